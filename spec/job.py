@@ -1,0 +1,95 @@
+"""Job: one thing that a side is asked to do, and the names of the files it answers with.
+
+A worker is a function from a job file to a folder; nothing else passes between the referee and the sides.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from spec import codec, record
+from spec.edits import Edit
+from spec.errors import RuleError
+from spec.run import SIDES, RunSpec, check_mode
+
+PURPOSES = ("describe", "init", "run", "lockstep", "time")
+PHASES = ("batch", "param", "act", "grad", "clipped", "m", "v", "buffer")
+"""What can be observed, in causal order within a step."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Perturb:
+    """Last-bit noise put on the state before the first step: a measured floor comes from several of these."""
+
+    seed: int
+    target: str = "param"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """How much a `time` job measures."""
+
+    warmup_steps: int = 10
+    windows: int = 10
+    steps_per_window: int = 10
+    calls: int = 50
+    """Samples of dispatch_us and launch_us, each on an empty queue."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What one side does next, and where the answer goes."""
+
+    side: str
+    purpose: str
+    spec: RunSpec
+    mode: str
+    steps: int
+    out: str
+    """The pass folder."""
+    observe: tuple[str, ...] = ()
+    """`phase@step`, `phase@last` or `phase@init`; see `PHASES`."""
+    state: str | None = None
+    """Folder of states to start from; lockstep needs one."""
+    batches: str | None = None
+    """Folder of materialised batches; None makes them from the problem."""
+    edits: tuple[Edit, ...] = ()
+    perturb: Perturb | None = None
+    timing: Timing = field(default_factory=Timing)
+
+    def __post_init__(self) -> None:
+        if self.side not in SIDES:
+            raise RuleError("A side is torch or jax.", repr(self.side))
+        if self.purpose not in PURPOSES:
+            raise RuleError(
+                "A job's purpose is a known one.", repr(self.purpose), f"take one of {', '.join(PURPOSES)}"
+            )
+        if self.steps < 0:
+            raise RuleError("A job does not run backwards.", f"steps = {self.steps}")
+        if self.purpose == "lockstep" and self.state is None:
+            raise RuleError("A lockstep job names the states it starts from.", "state is null")
+        check_mode(self.side, self.mode, self.spec.execution.device)
+        for entry in self.observe:
+            self.observed_at(entry)
+
+    def observed_at(self, entry: str) -> tuple[str, int]:
+        """Splits `phase@step` into the phase and a step number; `last` is steps - 1 and `init` is -1."""
+        phase, _, step = entry.partition("@")
+        number = {"last": self.steps - 1, "init": -1}.get(step, int(step) if step.isdigit() else None)
+        if phase not in PHASES or number is None:
+            raise RuleError(
+                "An observation is phase@step.",
+                repr(entry),
+                f"phases: {', '.join(PHASES)}; step: a number, last or init",
+            )
+        return phase, number
+
+    def write(self) -> Path:
+        """Writes `job.json` into the pass folder and returns its path."""
+        path = Path(self.out) / "job.json"
+        record.write_json(path, codec.to_dict(self))
+        return path
+
+
+def read_job(path: Path | str) -> Job:
+    """Reads a job file; a misfit names the file and the field."""
+    return codec.read_json(Path(path), Job)

@@ -1,0 +1,91 @@
+"""The worker's half of the protocol: jobs in, pass folders out, one way to end.
+
+Launchers such as torchrun hide exit codes, so how a job ended is also a file: `done.json`, or `error.json`
+with the rule, the numbers and the mend. Both sides call `serve` and bring nothing but the function that does
+a job.
+"""
+
+import contextlib
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from spec import record
+from spec.errors import ExitCode, RuleError
+from spec.job import Job, read_job
+
+
+def serve(paths: Sequence[str], do: Callable[[Job], None], rank: int) -> int:
+    """Does the jobs in order and returns the exit code of this process; the first failure ends it.
+
+    Args:
+      paths: job files.
+      do: does one job with all ranks; returns when every rank is through.
+      rank: this process's rank; rank 0 writes `done.json`, whoever fails first writes `error.json`.
+    """
+    for path in paths:
+        try:
+            job = read_job(path)
+        except RuleError as error:
+            print(error.message(), file=sys.stderr)
+            return int(error.code)
+        code = _do_one(job, do, rank)
+        if code:
+            return code
+    return 0
+
+
+def _do_one(job: Job, do: Callable[[Job], None], rank: int) -> int:
+    out, started = Path(job.out), time.perf_counter()
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with redirected(out / f"log.rank{rank}.txt"):
+            try:
+                do(job)
+            except Exception:
+                traceback.print_exc()
+                raise
+    except RuleError as error:
+        _write_error(out, rank, error.code, error.rule, error.numbers, error.mend)
+        return int(error.code)
+    except Exception as error:
+        log = f"read {out}/log.rank{rank}.txt"
+        numbers = f"{type(error).__name__}: {str(error)[:500]}"
+        _write_error(
+            out, rank, ExitCode.CRASHED, f"The {job.side} side ends a job without an exception.", numbers, log
+        )
+        return int(ExitCode.CRASHED)
+    if rank == 0:
+        record.write_json(out / "done.json", {"seconds": round(time.perf_counter() - started, 6)})
+    return 0
+
+
+def _write_error(out: Path, rank: int, code: int, rule: str, numbers: str, mend: str) -> None:
+    """The first rank that fails names the cause; ranks that fail because of it do not write over it."""
+    value = {"code": int(code), "rule": rule, "numbers": numbers, "mend": mend, "rank": rank}
+    print(f"rank {rank}: {rule} {numbers} {mend}", file=sys.stderr)
+    if not (out / "error.json").exists():
+        record.write_json(out / "error.json", value)
+
+
+@contextlib.contextmanager
+def redirected(path: Path) -> Iterator[None]:
+    """Sends stdout and stderr of this process, native libraries included, to a file."""
+    saved = os.dup(1), os.dup(2)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for target, source in zip((1, 2), saved, strict=True):
+            os.dup2(source, target)
+            os.close(source)
+        os.close(log)
