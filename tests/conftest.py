@@ -1,7 +1,7 @@
 """What every test starts from: few threads, CPU by default, and skips that say why.
 
-The environment is set while pytest reads this file, before any framework can be imported; processes that tests
-start inherit it. Nothing here imports torch or jax at module level.
+The environment is set while pytest reads this file, before any framework can be imported; processes that
+tests start inherit it. Nothing here imports torch or jax at module level.
 """
 
 import os
@@ -16,11 +16,11 @@ from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# One thread each: several worker processes share few cores, and a reduction's order stays the same everywhere.
+# One thread each: worker processes share few cores, and a reduction's order stays the same everywhere.
 for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 
-# No time limit for one example (the first compiles), and the same examples on every run: a red build is repeatable.
+# No time limit for one example (the first compiles); the same examples every time, so a red build repeats.
 settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("repeatable")
 
@@ -63,7 +63,7 @@ def _count_gpus() -> int:
 def jax_x64() -> Iterator[None]:
     """JAX with 64-bit types, for this test only and in this process.
 
-    For functions called directly. What a worker process does with x64 is tested by starting one (`run_python`).
+    For functions called directly; what a worker does with x64 is tested by starting one (`run_python`).
     """
     jax = pytest.importorskip("jax")
     with jax.enable_x64(True):
