@@ -45,6 +45,8 @@ def _do_one(job: Job, do: Callable[[Job], None], rank: int) -> int:
         with redirected(out / f"log.rank{rank}.txt"):
             try:
                 do(job)
+            except RuleError:
+                raise
             except Exception:
                 traceback.print_exc()
                 raise
@@ -74,18 +76,19 @@ def _write_error(out: Path, rank: int, code: int, rule: str, numbers: str, mend:
 @contextlib.contextmanager
 def redirected(path: Path) -> Iterator[None]:
     """Sends stdout and stderr of this process, native libraries included, to a file."""
-    saved = os.dup(1), os.dup(2)
     sys.stdout.flush()
     sys.stderr.flush()
-    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
+    saved = os.dup(1), os.dup(2)
     try:
-        yield
+        with (
+            path.open("a", buffering=1) as log,
+            contextlib.redirect_stdout(log),
+            contextlib.redirect_stderr(log),
+        ):
+            for target in (1, 2):
+                os.dup2(log.fileno(), target)
+            yield
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
         for target, source in zip((1, 2), saved, strict=True):
             os.dup2(source, target)
             os.close(source)
-        os.close(log)
