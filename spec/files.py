@@ -1,0 +1,34 @@
+"""Binary files that appear whole or not at all.
+
+The counterpart for text and JSON is `spec.record`.
+"""
+
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from spec.errors import RuleError
+
+
+@contextmanager
+def replacing(path: Path | str) -> Generator[Path]:
+    """Yields a temporary path beside `path` to write to; it becomes `path` when the block ends well.
+
+    The folder is made. When the block fails, nothing is left and an older file at `path` stays as it was.
+
+    Raises:
+      RuleError: the file cannot be written there.
+    """
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield temporary
+        os.replace(temporary, path)
+    except OSError as error:
+        raise RuleError(
+            "The file can be written.", f"{path}: {error.strerror or error}", "name a writable place"
+        ) from None
+    finally:
+        temporary.unlink(missing_ok=True)
