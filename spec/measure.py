@@ -117,8 +117,8 @@ PEAK_FLOPS = {
 """Peak floating-point operations a second by exact device name and dtype of the matrix products' inputs.
 
 Dense figures at boost clock, from NVIDIA's H100 and A100 architecture white papers and data sheets; the H200
-has the H100's chip. Where a data sheet counts 2:4 sparsity, half its figure stands here. float64 is the peak of
-the tensor cores, float32 (IEEE) that of the ordinary cores: that is where such products run.
+has the H100's chip. Where a data sheet counts 2:4 sparsity, half its figure stands here. float64 is the peak
+of tensor cores, float32 (IEEE) that of the ordinary cores: that is where such products run.
 """
 
 
