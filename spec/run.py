@@ -91,6 +91,10 @@ class Problem:
             raise RuleError(
                 "A workload is a known one.", repr(self.workload), f"take one of {', '.join(WORKLOADS)}"
             )
+        if type(self.sizes) is not WORKLOADS[self.workload]:
+            raise RuleError(
+                "The sizes are the workload's.", f"{self.workload} with {type(self.sizes).__name__}"
+            )
         for name in ("global_batch", "micro_batches", "steps"):
             if getattr(self, name) < 1:
                 raise RuleError(f"{name} is at least 1.", f"{name} = {getattr(self, name)}")
@@ -108,7 +112,7 @@ class Problem:
 
     def parameter_table(self) -> tuple[ParamSpec, ...]:
         """The parameters in canonical order."""
-        return parameter_table(self.workload, self.sizes)
+        return parameter_table(self.sizes)
 
     def sha256(self) -> str:
         """Hash of the problem. The data path is left out: what it holds is compared by the digests of the
@@ -157,7 +161,8 @@ class RunSpec:
         if problem.global_batch % (world_size * problem.micro_batches):
             raise RuleError(
                 "Processes times micro-batches divide the global batch.",
-                f"global batch {problem.global_batch}, processes {world_size}, micro-batches {problem.micro_batches}",
+                f"global batch {problem.global_batch}, processes {world_size}, "
+                f"micro-batches {problem.micro_batches}",
                 f"take a multiple of {world_size * problem.micro_batches} for --global-batch",
             )
         if problem.precision == "tf32" and self.execution.device == "cpu":

@@ -3,16 +3,18 @@
 from spec.params import ParamSpec
 from spec.workloads import gpt, mlp
 
-WORKLOADS = {"gpt": gpt, "mlp": mlp}
-
 Sizes = gpt.GptSizes | mlp.MlpSizes
 
-
-def parameter_table(workload: str, sizes: Sizes) -> tuple[ParamSpec, ...]:
-    """The parameters of a workload in canonical order."""
-    return WORKLOADS[workload].parameter_table(sizes)
+WORKLOADS = {"gpt": gpt.GptSizes, "mlp": mlp.MlpSizes}
 
 
-def step_flops(workload: str, sizes: Sizes, global_batch: int) -> int:
+def parameter_table(sizes: Sizes) -> tuple[ParamSpec, ...]:
+    """The parameters of the workload that has these sizes, in canonical order."""
+    return gpt.parameter_table(sizes) if isinstance(sizes, gpt.GptSizes) else mlp.parameter_table(sizes)
+
+
+def step_flops(sizes: Sizes, global_batch: int) -> int:
     """Model floating-point operations of one step (forward and backward, recomputation not counted)."""
-    return WORKLOADS[workload].step_flops(sizes, global_batch)
+    if isinstance(sizes, gpt.GptSizes):
+        return gpt.step_flops(sizes, global_batch)
+    return mlp.step_flops(sizes, global_batch)

@@ -37,7 +37,7 @@ class GptSizes:
 
 
 def parameter_table(sizes: GptSizes) -> tuple[ParamSpec, ...]:
-    """Every parameter in canonical order. Residual projections start smaller by sqrt(2 layers), as GPT-2's."""
+    """Every parameter in canonical order. Residual projections start smaller, as GPT-2's do."""
     width, hidden = sizes.d_model, 4 * sizes.d_model
     residual_std = INIT_STD / (2 * sizes.num_layers) ** 0.5
     table: list[ParamSpec] = [_embedding("wte", sizes.vocab, width), _embedding("wpe", sizes.seq_len, width)]
