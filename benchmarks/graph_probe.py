@@ -1,8 +1,8 @@
 """What a CUDA graph may hold and what one launch of it costs the host, measured before building on it.
 
 For each kind of node, with NCCL's graph mixing on and off, one all-reduce or eight bucketed ones on a second
-stream, and each way to instantiate: accepted or refused, whether 1000 launches add up, and the median host time
-of one launch on an idle queue. Probe one GPU with
+stream, and each way to instantiate: accepted or refused, whether 1000 launches add up, and the median host
+time of one launch on an idle queue. Probe one GPU with
 
     python benchmarks/graph_probe.py --out probe.jsonl
 
@@ -10,8 +10,8 @@ and two with torchrun, once as it is and once with NCCL_GRAPH_MIXING_SUPPORT=0 s
 
     torchrun --nproc-per-node 2 benchmarks/graph_probe.py --out probe2.jsonl
 
-With --trace the same cases are profiled instead: how many kernels CUPTI records for one launch. That is another
-process on purpose, since a profiler that was once attached slows every later launch of its process tenfold.
+With --trace the same cases are profiled instead: how many kernels CUPTI records for one launch. That is
+another process on purpose: a profiler that was once attached slows every later launch of its process tenfold.
 NVLink multicast should be off (NCCL_NVLS_ENABLE=0); the setting is recorded with the rest of the conditions.
 """
 

@@ -10,7 +10,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 
 from spec import record
@@ -65,16 +65,16 @@ def _do_one(job: Job, do: Callable[[Job], None], rank: int) -> int:
     return 0
 
 
-def _write_error(out: Path, rank: int, code: int, rule: str, numbers: str, mend: str) -> None:
+def _write_error(out: Path, rank: int, code: ExitCode, rule: str, numbers: str, mend: str) -> None:
     """The first rank that fails names the cause; ranks that fail because of it do not write over it."""
-    value = {"code": int(code), "rule": rule, "numbers": numbers, "mend": mend, "rank": rank}
+    value = {"code": code.value, "rule": rule, "numbers": numbers, "mend": mend, "rank": rank}
     print(f"rank {rank}: {rule} {numbers} {mend}", file=sys.stderr)
     if not (out / "error.json").exists():
         record.write_json(out / "error.json", value)
 
 
 @contextlib.contextmanager
-def redirected(path: Path) -> Iterator[None]:
+def redirected(path: Path) -> Generator[None]:
     """Sends stdout and stderr of this process, native libraries included, to a file."""
     sys.stdout.flush()
     sys.stderr.flush()

@@ -80,9 +80,9 @@ def test_the_path_of_the_data_is_not_part_of_the_hash() -> None:
 
 
 def test_parameter_counts_are_the_published_ones() -> None:
-    """GPT-2 small has 124,439,808 parameters with its own vocabulary of 50257 (Radford et al. 2019, as released)."""
+    """GPT-2 small has 124,439,808 parameters with its own vocabulary of 50257, as released in 2019."""
     sizes = dataclasses.replace(preset("gpt2-124m").problem.sizes, vocab=50257)
-    assert sum(row.size for row in parameter_table("gpt", sizes)) == 124_439_808
+    assert sum(row.size for row in parameter_table(sizes)) == 124_439_808
     assert (
         sum(row.size for row in preset("toy-mlp").problem.parameter_table()) == 32 * 128 + 128 + 128 * 32 + 32
     )
@@ -99,7 +99,7 @@ def test_step_flops_of_a_layer_counted_by_hand() -> None:
     for d_in, d_out in ((4, 12), (4, 4), (4, 16), (16, 4), (4, 7)):
         forward += 2 * tokens * d_in * d_out
     forward += 2 * (2 * tokens * 5 * 4)
-    assert step_flops("gpt", sizes, 3) == 3 * forward
+    assert step_flops(sizes, 3) == 3 * forward
 
 
 def test_every_edit_changes_one_constant() -> None:

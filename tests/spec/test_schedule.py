@@ -28,7 +28,7 @@ def test_linear_and_constant() -> None:
 
 
 def test_corrections_keep_their_digits_in_float32() -> None:
-    """`1 - beta**t` evaluated in float32 loses four digits for beta 0.9999; the table's entries are correctly rounded."""
+    """`1 - beta**t` in float32 loses four digits for beta 0.9999; the table's entries are rounded once."""
     table = step_table(Schedule(kind="constant", peak_lr=1e-3), 0.9, 0.9999, 50, "float32")
     t = np.arange(1, 51, dtype=np.longdouble)
     exact = 1 - np.longdouble(0.9999) ** t
