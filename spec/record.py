@@ -6,27 +6,19 @@ line.
 
 import json
 import math
-import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
 from spec.errors import RuleError
+from spec.files import replacing
 
 
 def write_text(path: Path, text: str) -> None:
     """Writes a file whole or not at all; its folder is made."""
-    path = Path(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with replacing(path) as temporary:
         temporary.write_text(text)
-        os.replace(temporary, path)
-    except OSError as error:
-        raise RuleError(
-            "The run folder can be written.", f"{path}: {error.strerror}", "give --out a writable folder"
-        ) from None
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -86,5 +86,5 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path) -> None:
         record.write_json(path, {"n": math.nan})
     assert json.loads(path.read_text()) == {"n": 1} and os.listdir(path.parent) == ["result.json"]
     (tmp_path / "file").write_text("")
-    with pytest.raises(RuleError, match="run folder"):
+    with pytest.raises(RuleError, match="written"):
         record.write_json(tmp_path / "file" / "x.json", {})
