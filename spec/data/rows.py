@@ -116,8 +116,8 @@ def row_lengths(seed: int, step: int, start: int, stop: int, seq_len: int, ragge
 
 def token_batch(text_BU: np.ndarray, lengths_B: np.ndarray | None) -> Batch:
     """A batch of text_BU (int32): labels stand one to the right, IGNORE_LABEL beyond a row's length."""
-    tokens_BT = np.ascontiguousarray(text_BU[:, :-1])
-    labels_BT = np.ascontiguousarray(text_BU[:, 1:])
+    # Copies in every case: two views of one row would overlap, and labels are written to below.
+    tokens_BT, labels_BT = text_BU[:, :-1].copy(), text_BU[:, 1:].copy()
     if lengths_B is not None:
         labels_BT[np.arange(labels_BT.shape[1]) >= lengths_B[:, None]] = IGNORE_LABEL
     return {"tokens": tokens_BT, "labels": labels_BT}
