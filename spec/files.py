@@ -5,7 +5,7 @@ The counterpart for text and JSON is `spec.record`.
 
 import os
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from spec.errors import RuleError
@@ -31,4 +31,5 @@ def replacing(path: Path | str) -> Generator[Path]:
             "The file can be written.", f"{path}: {error.strerror or error}", "name a writable place"
         ) from None
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()

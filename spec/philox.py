@@ -25,8 +25,9 @@ WORDS_PER_BLOCK = 4
 WORDS_PER_NORMAL = 3
 """64-bit words behind one normal number: 12 uint16."""
 
-_CHUNK = 1 << 16
-"""Normal numbers made at once: their words fit in a CPU's level-2 cache."""
+_CHUNK = 1 << 12
+"""Normal numbers made at once. Their words (96 KiB) stay in cache, and below the size from which malloc takes
+fresh pages from the system each time."""
 
 _EVEN_U16 = np.uint64(0x0000FFFF0000FFFF)
 _LOW_U32 = np.uint64(0xFFFFFFFF)
@@ -57,9 +58,14 @@ def bits_u64(key: int, n: int, offset: int = 0) -> np.ndarray:
     Word w is word w % 4 of the Philox 4x64-10 block with counter 1 + w // 4 (NumPy counts up before it
     makes a block).
     """
-    skipped = offset % WORDS_PER_BLOCK
-    generator = np.random.Philox(key=key, counter=offset // WORDS_PER_BLOCK)
-    return generator.random_raw(skipped + n)[skipped:]
+    return _stream_at(key, offset).random_raw(n)
+
+
+def _stream_at(key: int, offset: int) -> np.random.Philox:
+    """A generator whose next word is word `offset` of the stream."""
+    stream = np.random.Philox(key=key, counter=offset // WORDS_PER_BLOCK)
+    stream.random_raw(offset % WORDS_PER_BLOCK)
+    return stream
 
 
 def uniform_below(key: int, n: int, bound: int, offset: int = 0) -> np.ndarray:
@@ -92,9 +98,10 @@ def normals(key: int, shape: tuple[int, ...], std: float, offset: int = 0) -> np
     """
     out = np.empty(math.prod(shape), np.float32)
     scale = std / _IRWIN_HALL_UNIT
+    stream = _stream_at(key, WORDS_PER_NORMAL * offset)
     for start in range(0, out.size, _CHUNK):
         part = out[start : start + _CHUNK]
-        words = bits_u64(key, WORDS_PER_NORMAL * part.size, WORDS_PER_NORMAL * (offset + start))
+        words = stream.random_raw(WORDS_PER_NORMAL * part.size)
         part[...] = (_sums_of_12(words) - _IRWIN_HALL_MEAN) * scale
     return out.reshape(shape)
 

@@ -75,4 +75,4 @@ def neighbour_products(x_BI: np.ndarray, d_out: int) -> np.ndarray:
     """
     exact_BI = x_BI.astype(np.float64) * np.roll(x_BI, -1, axis=1)
     columns_O = np.arange(d_out) % x_BI.shape[1]
-    return exact_BI[:, columns_O].astype(np.float32)
+    return exact_BI[:, columns_O].astype(np.float32, order="C")
