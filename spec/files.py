@@ -1,7 +1,4 @@
-"""Binary files that appear whole or not at all.
-
-The counterpart for text and JSON is `spec.record`.
-"""
+"""Files that appear whole or not at all: the one way to write a file, under `spec.record` too."""
 
 import os
 from collections.abc import Generator
