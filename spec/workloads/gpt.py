@@ -3,6 +3,7 @@
 Counterparts: `torch_impl/models/gpt.py` and `jax_impl/models/gpt.py` compute what this table describes.
 """
 
+import math
 from dataclasses import dataclass, replace
 
 from spec.errors import RuleError
@@ -39,7 +40,7 @@ class GptSizes:
 def parameter_table(sizes: GptSizes) -> tuple[ParamSpec, ...]:
     """Every parameter in canonical order. Residual projections start smaller, as GPT-2's do."""
     width, hidden = sizes.d_model, 4 * sizes.d_model
-    residual_std = INIT_STD / (2 * sizes.num_layers) ** 0.5
+    residual_std = INIT_STD / math.sqrt(2 * sizes.num_layers)
     table: list[ParamSpec] = [_embedding("wte", sizes.vocab, width), _embedding("wpe", sizes.seq_len, width)]
     for i in range(sizes.num_layers):
         block = f"blocks.{i}"

@@ -3,6 +3,7 @@
 Counterparts: `torch_impl/models/mlp.py` and `jax_impl/models/mlp.py` compute what this table describes.
 """
 
+import math
 from dataclasses import dataclass
 
 from spec.errors import RuleError
@@ -26,8 +27,8 @@ class MlpSizes:
 def parameter_table(sizes: MlpSizes) -> tuple[ParamSpec, ...]:
     """Every parameter in canonical order; weights start with variance 1 / fan-in."""
     return (
-        *linear("fc1", sizes.d_in, sizes.d_hidden, sizes.d_in**-0.5),
-        *linear("fc2", sizes.d_hidden, sizes.d_out, sizes.d_hidden**-0.5),
+        *linear("fc1", sizes.d_in, sizes.d_hidden, 1 / math.sqrt(sizes.d_in)),
+        *linear("fc2", sizes.d_hidden, sizes.d_out, 1 / math.sqrt(sizes.d_hidden)),
     )
 
 
