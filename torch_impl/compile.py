@@ -1,0 +1,76 @@
+"""What runs the step: eagerly, or compiled by inductor; and the one place where capture of a graph belongs.
+
+The step comes in uncompiled and goes out as something that is called in the same way. Must not: change what
+the step computes, or its dtypes; options are chosen from the precision table. Counterpart:
+`jax_impl/compile.py`.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from spec.errors import RuleError
+from spec.precision import Profile
+from torch_impl.memory import Arena
+from torch_impl.runtime import DETERMINISTIC_PROFILES
+from torch_impl.step import Batch, Step
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A step that runs, and what became of it."""
+
+    step: Callable[[Arena, Batch], None]
+    mode_ran: str
+    compile_s: float | None
+    reasons: dict[str, str]
+    """Why a figure is null, by figure."""
+    options: dict[str, Any]
+    """What the compiler was told, for the manifest."""
+
+
+def compile_step(step: Step, arena: Arena, batch: Batch, mode: str, profile: Profile) -> Compiled:
+    """Makes the step run in the mode asked for; the arena is afterwards as it was before.
+
+    Args:
+      batch: rows of the shapes and dtypes that every later batch has; all ranks call this together.
+
+    Raises:
+      RuleError: the mode is not available.
+    """
+    if mode == "eager":
+        return Compiled(step, mode, None, {"compile_s": "nothing is compiled in mode eager"}, {})
+    if mode != "inductor":
+        raise RuleError(
+            "A mode is available in this version.",
+            f"torch mode {mode} is not yet",
+            "take torch=eager or torch=inductor",
+        )
+    options = inductor_options(profile)
+    started = time.perf_counter()
+    compiled = replace(step, loss=_inductor(step.loss, options), update=_inductor(step.update, options))
+    # Compilers work at the first call. It is a whole step, so its effects are taken back.
+    with torch.random.fork_rng(devices=[arena.device] if arena.device.type == "cuda" else []):
+        saved = [tensor.clone() for tensor in arena.lasting()]
+        compiled(arena, batch)
+        torch._foreach_copy_(arena.lasting(), saved)
+    return Compiled(compiled, mode, time.perf_counter() - started, {}, options)
+
+
+def inductor_options(profile: Profile) -> dict[str, Any]:
+    """Inductor's options under a profile: roundings are the table's, and so is division where it is exact."""
+    options: dict[str, Any] = {}
+    if profile.compute == "bfloat16":
+        # Fused bfloat16 operations would otherwise skip the roundings between them.
+        options["emulate_precision_casts"] = True
+    if profile.name in DETERMINISTIC_PROFILES:
+        options["eager_numerics.division_rounding"] = True
+    return options
+
+
+def _inductor(function: Callable[..., Any], options: dict[str, Any]) -> Callable[..., Any]:
+    """One program of one shape: a graph break or another shape is an error, not a second program."""
+    return torch.compile(function, fullgraph=True, dynamic=False, options=options)

@@ -1,0 +1,109 @@
+"""The step, once: what it computes, in the order in which it is computed, before any compiler sees it.
+
+    local gradient sums over micro-batches -> one all-reduce -> one division by the tokens of the global batch
+    -> global norm -> clip -> AdamW at the learning rate of the table -> metrics
+
+An update whose loss or gradient norm is not finite is refused on the device: parameters, moments, buffers and
+the counter of updates stay as they are, and it is counted. State is changed in place, at fixed addresses.
+
+Must not: synchronise with the device, read a number on the host, or branch on one; `compile.py`, and whatever
+captures the step, rely on it. Counterpart: `jax_impl/step.py`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from spec.data.batches import micro_slices
+from spec.edits import Constants, device_table
+from spec.run import Problem
+from torch_impl.memory import Arena
+from torch_impl.models import Side
+from torch_impl.optimizer import adamw, clip_coefficient, global_norm
+from torch_impl.parallel import Ranks
+
+Batch = dict[str, Tensor]
+"""One rank's rows on the device."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """The step as three parts, cut where a compiler must stop: at autograd's call and at the all-reduce."""
+
+    loss: Callable[[torch.nn.Module, Batch], tuple[Tensor, Tensor]]
+    """(module, rows of one micro-batch) -> (sum of losses, count)."""
+    reduce: Callable[[Tensor], None]
+    """Sums a flat buffer over all ranks, in place."""
+    update: Callable[[Arena], None]
+    """From the sums in the arena to its next state and metrics."""
+    micro_batches: int
+
+    def __call__(self, arena: Arena, batch: Batch) -> None:
+        """Advances the arena by one step on this rank's rows."""
+        _keep_buffers(arena)
+        num_rows = len(next(iter(batch.values())))
+        for k, rows in enumerate(micro_slices(num_rows, self.micro_batches)):
+            part = {name: values[rows] for name, values in batch.items()}
+            loss_sum, count = self.loss(arena.module, part)
+            grads = torch.autograd.grad(loss_sum, arena.trainable, materialize_grads=True)
+            _accumulate(arena, grads, loss_sum, count, first=k == 0)
+        arena.rank_tokens.copy_(arena.totals[1])
+        self.reduce(arena.sums)
+        self.update(arena)
+
+
+def make_step(side: Side, problem: Problem, constants: Constants, ranks: Ranks) -> Step:
+    """The uncompiled step of a problem."""
+    table = torch.from_numpy(device_table(problem, constants)).to(ranks.device)
+
+    def loss(module: torch.nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+        loss_sum, count = side.loss(module, batch)
+        return (loss_sum if constants.loss_scale == 1 else loss_sum * constants.loss_scale), count
+
+    @torch.no_grad()
+    def update(arena: Arena) -> None:
+        loss_sum, tokens = arena.totals.unbind()
+        loss = loss_sum / tokens
+        grad = arena.grad.div_(tokens)
+        norm = global_norm(grad)
+        clip = clip_coefficient(norm, constants.max_norm, constants.clip_eps)
+        row = arena.applied.clamp(max=len(table) - 1)
+        lr, correction1, correction2 = table.index_select(0, row).squeeze(0).unbind()
+        finite = torch.isfinite(loss) & torch.isfinite(norm)
+
+        for decayed, cut in arena.groups():
+            state = arena.master[cut], arena.m[cut], arena.v[cut]
+            param, m, v = state
+            new = adamw(param, grad[cut] * clip, m, v, lr, correction1, correction2, constants, decayed)
+            for old, value in zip(state, new, strict=True):
+                old.copy_(torch.where(finite, value, old))
+        for name, buffer in arena.buffers.items():
+            buffer.copy_(torch.where(finite, buffer, arena.buffers_before[name]))
+        arena.applied.add_(finite)
+        arena.skipped.add_(~finite)
+        arena.refresh()
+        arena.metrics.copy_(torch.stack([loss, norm, clip, lr, arena.skipped[0], arena.rank_tokens[0]]))
+
+    return Step(loss, ranks.all_reduce, update, problem.micro_batches)
+
+
+@torch.no_grad()
+def _keep_buffers(arena: Arena) -> None:
+    for name, buffer in arena.buffers.items():
+        arena.buffers_before[name].copy_(buffer)
+
+
+@torch.no_grad()
+def _accumulate(
+    arena: Arena, grads: tuple[Tensor, ...], loss_sum: Tensor, count: Tensor, first: bool
+) -> None:
+    """Writes or adds one micro-batch's sums, each rounded once to the accumulate dtype."""
+    totals = torch.stack([loss_sum.to(arena.sums.dtype), count.to(arena.sums.dtype)])
+    if first:
+        torch._foreach_copy_(arena.grads, grads)
+        arena.totals.copy_(totals)
+    else:
+        torch._foreach_add_(arena.grads, grads)
+        arena.totals.add_(totals)

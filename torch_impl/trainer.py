@@ -1,0 +1,174 @@
+"""Trainer: the library's door. A model, its loss and a problem in; steps, metrics and state out.
+
+    trainer = Trainer(problem, execution, "eager", side=Side(build, loss))
+    for rows in batches:
+        trainer.step(rows)
+        print(trainer.metrics().loss)
+
+Must not: touch files. Counterpart: `jax_impl/trainer.py`.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from spec import codec
+from spec.data.batches import Batch, RowSource, open_source
+from spec.edits import Edit, constants
+from spec.run import Execution, Problem
+from spec.weights import Tensors, init_parameters
+from torch_impl import parallel, runtime, state
+from torch_impl.compile import Compiled, compile_step
+from torch_impl.feed import Feed, Stage
+from torch_impl.memory import METRICS, Arena
+from torch_impl.models import Side, preset_side
+from torch_impl.step import make_step
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """What one step reports; all but `tokens` are of the global batch."""
+
+    step: int
+    """How many steps were dispatched before it."""
+    loss: float
+    grad_norm: float
+    """Before clipping."""
+    lr: float
+    skipped: int
+    """Updates refused so far."""
+    tokens: int
+    """Losses counted in this rank's rows."""
+
+
+class Trainer:
+    """One run on this process's device.
+
+    Args:
+      mode: `eager`, `inductor` or `baseline:NAME`.
+      edits: changes to the step's constants.
+      side: the model and loss; the preset's own when None. A model that comes with values keeps them, and
+        every rank takes those of rank 0.
+      source: where `feed` takes rows from; the problem's own when None.
+      ranks: the processes; joined here when None, and then `close` is the caller's to call.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        execution: Execution,
+        mode: str,
+        edits: Iterable[Edit] = (),
+        side: Side | None = None,
+        source: RowSource | None = None,
+        ranks: parallel.Ranks | None = None,
+    ) -> None:
+        runtime.configure(problem, execution)
+        self.problem, self.mode, self._source = problem, mode, source
+        self.ranks = ranks or parallel.join(execution)
+        chosen = constants(problem, edits)
+        self.side = side or preset_side(problem, chosen)
+        module, table = self.side.build(), problem.parameter_table()
+        self.state = Arena(module, table, problem.profile, self.ranks.device)
+        self._step = make_step(self.side, problem, chosen, self.ranks)
+        if side is None:
+            initial = init_parameters(table, problem.seed_weights)
+            self.load({f"param/{name}": values for name, values in initial.items()})
+        else:
+            self._take_values_of_rank_0()
+        self.compiled: Compiled | None = None
+        """What the step became; None before the first step, whose batch tells the shapes."""
+        self.num_steps = 0
+        """Steps dispatched."""
+        self._stage, self._read_back = Stage(self.ranks.device), _ReadBack(self.state.metrics)
+
+    @cached_property
+    def feed(self) -> Feed:
+        """This rank's rows of every step."""
+        return Feed(self._source or open_source(self.problem), self.problem, self.ranks)
+
+    @property
+    def applied(self) -> int:
+        """Updates made so far; waits for the device."""
+        return int(self.state.applied)
+
+    def step(self, rows: Batch) -> None:
+        """Dispatches one step on this rank's rows; returns as soon as the device has all its orders."""
+        batch = self._stage(rows)
+        if self.compiled is None:
+            self.compiled = compile_step(self._step, self.state, batch, self.mode, self.problem.profile)
+        self.compiled.step(self.state, batch)
+        self._read_back.put(self.num_steps)
+        self.num_steps += 1
+
+    def metrics(self, step: int | None = None) -> Metrics:
+        """Metrics of a step, the last when None; waits until the device is through with that step.
+
+        Kept are those of the last two, so that a loop can dispatch step n and then read step n - 1.
+        """
+        number = self.num_steps - 1 if step is None else step
+        values = dict(zip(METRICS, self._read_back.get(number), strict=True))
+        return Metrics(
+            step=number,
+            loss=values["loss"],
+            grad_norm=values["grad_norm"],
+            lr=values["lr"],
+            skipped=int(values["skipped"]),
+            tokens=int(values["tokens"]),
+        )
+
+    def export(self, phases: Iterable[str]) -> Tensors:
+        """Copies of the phases on the host, keys `phase/name`; waits for the device."""
+        return state.export(self.state, phases)
+
+    def load(self, tensors: Tensors) -> None:
+        """Writes a state, keys `phase/name`; see `torch_impl.state.load`."""
+        state.load(self.state, tensors)
+
+    def facts(self) -> dict[str, Any]:
+        """What this trainer really holds, for the manifest."""
+        parameters = self.state.describe()
+        return {
+            "parameters": parameters,
+            "ties": self.state.ties,
+            "precision": codec.to_dict(self.problem.profile),
+            "world_size": self.ranks.world_size,
+            "num_params": sum(math.prod(parameter["shape"]) for parameter in parameters),
+        }
+
+    def close(self) -> None:
+        """Leaves the process group; to be called on every way out by whoever let the trainer join it."""
+        self.ranks.close()
+
+    def _take_values_of_rank_0(self) -> None:
+        for phase in ("param", "buffer"):
+            for tensor in self.state.tensors(phase).values():
+                self.ranks.broadcast(tensor)
+        self.state.refresh()
+
+
+class _ReadBack:
+    """Host copies of the metrics of the last two steps; on a GPU queued behind the step, so nothing waits."""
+
+    def __init__(self, metrics: Tensor) -> None:
+        self._metrics, self._on_gpu = metrics, metrics.is_cuda
+        self._rows = [torch.empty_like(metrics, device="cpu", pin_memory=self._on_gpu) for _ in range(2)]
+        self._copied = [torch.cuda.Event() for _ in range(2)] if self._on_gpu else []
+        self._last = -1
+
+    def put(self, step: int) -> None:
+        self._rows[step % 2].copy_(self._metrics, non_blocking=True)
+        if self._on_gpu:
+            self._copied[step % 2].record()
+        self._last = step
+
+    def get(self, step: int) -> list[float]:
+        assert max(0, self._last - 1) <= step <= self._last, f"metrics of step {step} after step {self._last}"
+        if self._on_gpu:
+            self._copied[step % 2].synchronize()
+        return self._rows[step % 2].tolist()
