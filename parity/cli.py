@@ -1,0 +1,65 @@
+"""The way in: `parity run | train | bench | compare | data prepare | doctor`.
+
+Standard output carries the verdict line, one table and paths, or JSON alone; progress and complaints go to
+standard error. Exit codes are `spec.errors.ExitCode`'s. What each command does stands in the file of its
+name.
+"""
+
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from parity import options as commands
+from spec.errors import ExitCode, RuleError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Does one command and returns its exit code; a broken rule is a few lines on standard error."""
+    argv = list(sys.argv[1:] if arguments is None else arguments)
+    command = commands.parse(argv)
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        return int(_do(command, argv))
+    except RuleError as error:
+        print(error.message(), file=sys.stderr)
+        return int(error.code)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return int(ExitCode.CRASHED)
+
+
+def options() -> list[str]:
+    """Every subcommand and option as the command line exposes it, such as `run --backend`."""
+    return commands.exposed()
+
+
+def _interrupt(signal_number: int, frame: object) -> None:
+    """A request to end is treated as Ctrl-C is: clean up and leave what was measured."""
+    raise KeyboardInterrupt
+
+
+def _do(command: Any, argv: list[str]) -> ExitCode:
+    # Imported here: NumPy and the rest cost more than reading `--help` does.
+    match command:
+        case commands.Run() | commands.Train():
+            from parity.run import run
+
+            return run(command, argv)
+        case commands.Bench():
+            from parity.bench import bench
+
+            return bench(command, argv)
+        case commands.Compare():
+            from parity.compare import compare
+
+            return compare(command)
+        case commands.Data():
+            from parity.data import prepare
+
+            assert command.action is not None
+            return prepare(command.action)
+        case _:
+            from parity.doctor import doctor
+
+            return doctor(command)

@@ -1,0 +1,78 @@
+"""The command lines and environments that start a side: torchrun for torch, one process a device for jax.
+
+Must not: start anything. The sides read their ranks from what is set here.
+"""
+
+import os
+import socket
+import sys
+from pathlib import Path
+
+from parity.devices import count_cores
+from parity.plan import Cluster
+from parity.processes import Command
+
+_ROOT = Path(__file__).resolve().parent.parent
+
+
+def side_commands(
+    side: str, jobs: list[Path], device: str, local_processes: int, cluster: Cluster
+) -> list[Command]:
+    """What to start on this host so that all ranks of `side` do the jobs in order."""
+    environ = _shared_environ(device, local_processes)
+    work = [f"{side}_impl", "work", *map(str, jobs)]
+    if local_processes * cluster.nodes == 1:
+        return [Command(argv=[sys.executable, "-m", *work], environ=environ)]
+    address = cluster.rendezvous or f"127.0.0.1:{free_port()}"
+    if side == "torch":
+        argv = [sys.executable, "-m", *_torchrun(local_processes, cluster, address), "-m", *work]
+        return [Command(argv=argv, environ=environ)]
+    return [
+        Command(
+            argv=[sys.executable, "-m", *work],
+            environ=environ | _jax_rank(local, local_processes, cluster, address, device),
+        )
+        for local in range(local_processes)
+    ]
+
+
+def _torchrun(local_processes: int, cluster: Cluster, address: str) -> list[str]:
+    host, _, port = address.rpartition(":")
+    options = {
+        "nproc-per-node": local_processes,
+        "nnodes": cluster.nodes,
+        "node-rank": cluster.node_rank,
+        "master-addr": host,
+        "master-port": port,
+    }
+    return ["torch.distributed.run", *(f"--{name}={value}" for name, value in options.items())]
+
+
+def _jax_rank(
+    local: int, local_processes: int, cluster: Cluster, address: str, device: str
+) -> dict[str, str]:
+    """jax.distributed's own variables, and the one GPU of this process."""
+    environ = {
+        "JAX_COORDINATOR_ADDRESS": address,
+        "JAX_NUM_PROCESSES": str(local_processes * cluster.nodes),
+        "JAX_PROCESS_ID": str(cluster.node_rank * local_processes + local),
+    }
+    return environ | {"JAX_LOCAL_DEVICE_IDS": str(local)} if device == "cuda" else environ
+
+
+def _shared_environ(device: str, local_processes: int) -> dict[str, str]:
+    """Threads shared among the processes, GPUs hidden from a CPU run, the sides found in a bare checkout."""
+    path = [entry for entry in (os.environ.get("PYTHONPATH"), str(_ROOT)) if entry]
+    environ = {"PYTHONPATH": os.pathsep.join(path), "PYTHONUNBUFFERED": "1"}
+    if "OMP_NUM_THREADS" not in os.environ:
+        environ["OMP_NUM_THREADS"] = str(max(1, count_cores() // local_processes))
+    if device == "cpu":
+        environ |= {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
+    return environ
+
+
+def free_port() -> int:
+    """A TCP port that was free a moment ago on the loopback interface."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

@@ -1,0 +1,80 @@
+"""Run folders: numbered, never overwritten, found again by number.
+
+`0007_tiny_3f2a9c01be-dirty_20261129T191500Z` holds `run.json`, `passes/`, `launches/` and `result.json`.
+"""
+
+import fcntl
+import os
+import re
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from spec.checkout import code_version
+from spec.errors import RuleError
+
+_NUMBERED = re.compile(r"(\d{4,})_")
+
+
+def create(out: Path, name: str) -> Path:
+    """Makes the next numbered run folder under `out`.
+
+    Raises:
+      RuleError: `out` cannot be written.
+    """
+    commit, dirty = code_version()
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    label = f"{name}_{commit}{'-dirty' if dirty else ''}_{stamp}"
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with _locked(out):
+            number = max(_numbers(out), default=0) + 1
+            folder = out / f"{number:04d}_{label}"
+            folder.mkdir()
+    except OSError as error:
+        raise RuleError(
+            "The folder of runs can be written.", f"{out}: {error.strerror}", "give --out a writable folder"
+        ) from None
+    return folder.absolute()
+
+
+def find(text: str, out: Path) -> Path:
+    """The run folder that a path, a number or `last` means.
+
+    Raises:
+      RuleError: there is none.
+    """
+    path = Path(text)
+    if path.is_dir():
+        return path.absolute()
+    runs = {int(match.group(1)): path for path in _run_folders(out) if (match := _NUMBERED.match(path.name))}
+    if text == "last" and runs:
+        return runs[max(runs)]
+    if text.isdigit() and int(text) in runs:
+        return runs[int(text)]
+    known = ", ".join(f"{number:04d}" for number in sorted(runs)[-5:]) or "none"
+    raise RuleError(
+        "A run is a folder, a number or last.",
+        f"{text!r}; newest in {out}: {known}",
+        "name another, or --out",
+    )
+
+
+def _run_folders(out: Path) -> list[Path]:
+    return sorted(path.absolute() for path in out.glob("*_*") if path.is_dir())
+
+
+def _numbers(out: Path) -> list[int]:
+    return [int(match.group(1)) for path in _run_folders(out) if (match := _NUMBERED.match(path.name))]
+
+
+@contextmanager
+def _locked(out: Path) -> Generator[None]:
+    """Two referees that start at once must not take the same number."""
+    handle = os.open(out / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

@@ -1,0 +1,156 @@
+"""Reads the pass folder of a run job: its curve over all ranks, its tensors by phase, step and name.
+
+Must not: compare. Tensors are read one by one when asked for, so that a large model fits in memory.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes  # noqa: F401 - gives NumPy, and safetensors through it, the bfloat16 dtype
+import numpy as np
+from safetensors import safe_open
+
+from spec import record
+from spec.data.digest import add_digests
+from spec.errors import RuleError
+from spec.job import Job, read_job
+from spec.params import ParamSpec
+
+_STEP_FILE = re.compile(r"step(\d+)\.safetensors")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """One value a step, of all ranks together."""
+
+    loss: np.ndarray
+    """float64, exact to the bit."""
+    grad_norm: np.ndarray
+    lr: np.ndarray
+    skipped: list[int]
+    """Updates skipped so far."""
+    tokens: list[int]
+    """Labels that carry loss, over all ranks."""
+    batch_digests: list[str]
+    """Of the global batch."""
+
+    @property
+    def num_steps(self) -> int:
+        """Steps that every rank wrote down."""
+        return len(self.loss)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one side wrote in one pass."""
+
+    label: str
+    """How the report names it."""
+    folder: Path
+
+    @cached_property
+    def job(self) -> Job:
+        """What it was asked."""
+        return read_job(self.folder / "job.json")
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        """What it said of itself."""
+        return _read_object(self.folder / "manifest.json")
+
+    @cached_property
+    def curve(self) -> Curve:
+        """Its steps; fewer than asked for where it was ended early."""
+        return read_curve(self.folder, self.job.spec.execution.world_size)
+
+    @cached_property
+    def end_digests(self) -> dict[int, dict[str, Any]]:
+        """The hashes of the last state, by rank."""
+        return {
+            int(path.name.split(".")[1].removeprefix("rank")): _read_object(path)
+            for path in sorted(self.folder.glob("digest.rank*.json"))
+        }
+
+    @cached_property
+    def parameters(self) -> dict[str, ParamSpec]:
+        """The parameter table of the problem, by name."""
+        return {parameter.name: parameter for parameter in self.job.spec.problem.parameter_table()}
+
+    @property
+    def finished(self) -> bool:
+        """Whether the job ended well."""
+        return (self.folder / "done.json").exists()
+
+    def tensor_files(self) -> dict[int, Path]:
+        """The file of each step that was observed."""
+        found = ((path, _STEP_FILE.fullmatch(path.name)) for path in (self.folder / "tensors").glob("step*"))
+        return {int(match.group(1)): path for path, match in found if match}
+
+
+class TensorFile:
+    """One file of tensors, read by phase and name; closed with `with`."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = safe_open(path, framework="np")
+        self._keys = list(self._file.keys())
+
+    def __enter__(self) -> "TensorFile":
+        self._file.__enter__()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._file.__exit__(*exc)
+
+    def names(self, phase: str) -> list[str]:
+        """The tensors of a phase."""
+        prefix = f"{phase}/"
+        return [key.removeprefix(prefix) for key in self._keys if key.startswith(prefix)]
+
+    def phases(self) -> set[str]:
+        """The phases in this file."""
+        return {key.partition("/")[0] for key in self._keys}
+
+    def read(self, phase: str, name: str) -> np.ndarray:
+        """One tensor in float64."""
+        return self._file.get_tensor(f"{phase}/{name}").astype(np.float64)
+
+
+def read_curve(folder: Path, world_size: int) -> Curve:
+    """The steps that all ranks wrote, losses from rank 0, tokens and batch digests summed over ranks.
+
+    Raises:
+      RuleError: a rank wrote no steps file.
+    """
+    ranks = [list(_rank_steps(folder, rank)) for rank in range(world_size)]
+    steps = list(zip(*ranks, strict=False))
+
+    def exact(name: str) -> np.ndarray:
+        return np.array([record.from_bits(step[0][f"{name}_bits"]) for step in steps], np.float64)
+
+    return Curve(
+        loss=exact("loss"),
+        grad_norm=exact("grad_norm"),
+        lr=exact("lr"),
+        skipped=[step[0]["skipped"] for step in steps],
+        tokens=[sum(rank["tokens"] for rank in step) for step in steps],
+        batch_digests=[add_digests(rank["batch_digest"] for rank in step) for step in steps],
+    )
+
+
+def _rank_steps(folder: Path, rank: int) -> Iterator[dict[str, Any]]:
+    path = folder / f"steps.rank{rank}.jsonl"
+    if not path.exists():
+        raise RuleError("Every rank writes its steps.", f"{path}: no such file")
+    return record.read_lines(path)
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text())
+    except (OSError, json.JSONDecodeError) as error:
+        raise RuleError("A finished pass has whole records.", f"{path}: {error}") from None

@@ -1,0 +1,66 @@
+"""May two passes be compared at all? Only what the tool itself supplied is asked: the problem, the bytes of
+the batches and of the initial parameters, and the proof that the precision profile held.
+
+What a side did of its own is evidence and no matter for the gate.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from parity.judge.align import Measured
+from spec import codec
+
+
+def differences(a: Measured, b: Measured) -> list[str]:
+    """Why the two cannot be compared, each reason naming its field; empty where they can."""
+    problem = list(_problem(a, b))
+    if problem:
+        return problem
+    return [*_batches(a, b), *_initial_parameters(a, b), *_probes(a), *_probes(b)]
+
+
+def _problem(a: Measured, b: Measured) -> Iterator[str]:
+    problem_a, problem_b = a.job.spec.problem, b.job.spec.problem
+    if problem_a.sha256() == problem_b.sha256():
+        return
+    flat_a, flat_b = _flat(codec.to_dict(problem_a)), _flat(codec.to_dict(problem_b))
+    for field in flat_a | flat_b:
+        if flat_a.get(field) != flat_b.get(field):
+            yield f"problem.{field}: {a.label} {flat_a.get(field)!r}, {b.label} {flat_b.get(field)!r}"
+
+
+def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """`{"schedule": {"kind": ...}}` as `{"schedule.kind": ...}`."""
+    flat: dict[str, Any] = {}
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{name}.")
+        elif name != "type":
+            flat[f"{prefix}{name}"] = value
+    return flat
+
+
+def _batches(a: Measured, b: Measured) -> Iterator[str]:
+    for step, (one, other) in enumerate(zip(a.curve.batch_digests, b.curve.batch_digests, strict=False)):
+        if one != other:
+            yield f"batch of step {step}: digest {one} in {a.label}, {other} in {b.label}"
+            return
+
+
+def _initial_parameters(a: Measured, b: Measured) -> Iterator[str]:
+    hashes_a, hashes_b = a.manifest["init_sha256"], b.manifest["init_sha256"]
+    for name in a.parameters:
+        one, other = hashes_a.get(name), hashes_b.get(name)
+        if one != other:
+            hashes = f"{str(one)[:12]} in {a.label}, {str(other)[:12]} in {b.label}"
+            yield f"initial value of {name}: sha256 {hashes}"
+            return
+
+
+def _probes(side: Measured) -> Iterator[str]:
+    for probe in side.manifest["probes"]:
+        if not probe["ok"]:
+            yield (
+                f"precision probe {probe['name']} of {side.label}: expected {probe['expected']}, "
+                f"got {probe['got']}"
+            )

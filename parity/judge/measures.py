@@ -1,0 +1,80 @@
+"""How far apart two arrays are: as a whole, at the worst element, and where one is not finite.
+
+All in float64. Must not: know a tolerance.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+_GROUP_SHARE = 1e-6
+"""A tensor much smaller than its group is measured against the group: its own scale may be rounding alone."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """What separates two arrays of one shape."""
+
+    rms_rel: float | None
+    """RMS of the difference / s; null where exactly one side is not finite somewhere."""
+    max_rel: float | None
+    """Largest |a - b| / max(|a|, |b|, s); null in the same case."""
+    max_abs: float | None
+    index: tuple[int, ...]
+    """Where `max_rel` is reached; where only one side is finite, the first such place."""
+    a: float
+    b: float
+    both_not_finite: int
+    """Elements that are NaN, or the same infinity, on both sides; they are left out of the measures."""
+
+
+def rms(array: np.ndarray) -> float:
+    """Root mean square of the finite elements; 0 where there are none."""
+    finite = array[np.isfinite(array)]
+    return float(np.sqrt(np.mean(np.square(finite)))) if finite.size else 0.0
+
+
+def scale(a: np.ndarray, b: np.ndarray, group_rms: float) -> float:
+    """s: the size that a difference is measured against."""
+    return max(rms(a), rms(b), _GROUP_SHARE * group_rms)
+
+
+def measure(a: np.ndarray, b: np.ndarray, s: float) -> Difference:
+    """The difference of two arrays of one shape.
+
+    Args:
+      s: from `scale`; 0 only where both arrays are zero everywhere.
+    """
+    assert a.shape == b.shape, (a.shape, b.shape)
+    same_oddity = (np.isnan(a) & np.isnan(b)) | (np.isinf(a) & (a == b))
+    odd = ~(np.isfinite(a) & np.isfinite(b)) & ~same_oddity
+    if odd.any():
+        index = _unravel(int(odd.argmax()), a.shape)
+        return Difference(
+            rms_rel=None,
+            max_rel=None,
+            max_abs=None,
+            index=index,
+            a=float(a[index]),
+            b=float(b[index]),
+            both_not_finite=int(same_oddity.sum()),
+        )
+    with np.errstate(invalid="ignore"):
+        distance = np.where(same_oddity, 0.0, np.abs(a - b))
+    size = np.maximum(np.maximum(np.abs(a), np.abs(b)), s)
+    size[same_oddity | (size == 0)] = 1.0
+    relative = distance / size
+    index = _unravel(int(relative.argmax()), a.shape)
+    return Difference(
+        rms_rel=float(np.sqrt(np.mean(np.square(distance)))) / s if s else 0.0,
+        max_rel=float(relative[index]),
+        max_abs=float(distance.max()),
+        index=index,
+        a=float(a[index]),
+        b=float(b[index]),
+        both_not_finite=int(same_oddity.sum()),
+    )
+
+
+def _unravel(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.unravel_index(flat, shape))

@@ -1,0 +1,177 @@
+"""Every tensor that both sides wrote down, matched by canonical name, compared phase by phase.
+
+Rows whose exact gradient is zero are judged apart: what is seen there is rounding, and Adam turns it into a
+step of full length. Their gradients and moments are measured against the whole phase, their parameters
+against the distance that Adam can travel.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from parity.judge.align import Measured, TensorFile
+from parity.judge.evidence import CAUSAL_ORDER, Evidence
+from parity.judge.measures import measure, scale
+from parity.judge.tolerances import COVERED_STEPS, Tolerance, find
+from parity.report.result import TensorDifference
+
+_COMPARED = ("grad", "clipped", "m", "v", "param", "buffer")
+_ADAM_REACH = Tolerance(rms=1.0, worst=1.0, reason="the whole distance that rounding can be carried")
+
+
+def compare(a: Measured, b: Measured) -> tuple[list[TensorDifference], list[Evidence]]:
+    """All tensors of all observed steps, and what of them does not agree."""
+    differences: list[TensorDifference] = []
+    evidence: list[Evidence] = []
+    files_a, files_b = a.tensor_files(), b.tensor_files()
+    for step in sorted(files_a.keys() | files_b.keys()):
+        if step not in files_a or step not in files_b:
+            without = a if step not in files_a else b
+            evidence.append(_unmatched(without, step, "param", f"tensors of step {step}"))
+            continue
+        with TensorFile(files_a[step]) as file_a, TensorFile(files_b[step]) as file_b:
+            for phase in _compared_phases(file_a, file_b):
+                pair = _Pair(a, b, step, phase, file_a, file_b)
+                new = list(pair.differences())
+                differences += new
+                evidence += [*pair.unmatched(), *(_excess(item) for item in new if not item.ok)]
+    return differences, evidence
+
+
+def _compared_phases(file_a: TensorFile, file_b: TensorFile) -> list[str]:
+    present = file_a.phases() | file_b.phases()
+    return sorted(present.intersection(_COMPARED), key=CAUSAL_ORDER.index)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A tensor, or some of its rows, and what its difference is measured against."""
+
+    name: str
+    rows: np.ndarray
+    """Indices of these rows in the whole tensor."""
+    a: np.ndarray
+    b: np.ndarray
+    s: float
+    tolerance: Tolerance
+    note: str = ""
+
+
+class _Pair:
+    """One phase of one step on both sides."""
+
+    def __init__(
+        self, a: Measured, b: Measured, step: int, phase: str, file_a: TensorFile, file_b: TensorFile
+    ) -> None:
+        self._a, self._b, self._step, self._phase = a, b, step, phase
+        self._file_a, self._file_b = file_a, file_b
+        self._names_a, self._names_b = set(file_a.names(phase)), set(file_b.names(phase))
+        ordered = list(a.parameters)
+        if phase in ("grad", "clipped"):
+            # A gradient is made from those of the layers after it.
+            ordered.reverse()
+        self._shared = [name for name in ordered if name in self._names_a & self._names_b]
+        self._group_rms = self._rms_of_phase()
+        last = step == a.job.steps - 1 and step > 0
+        self._tolerance = find(a.job.spec.problem.precision, f"last_{phase}" if last else phase)
+
+    def unmatched(self) -> Iterator[Evidence]:
+        """Tensors that one side alone wrote down."""
+        for name in sorted(self._names_a ^ self._names_b):
+            yield _unmatched(self._a if name in self._names_b else self._b, self._step, self._phase, name)
+
+    def differences(self) -> Iterator[TensorDifference]:
+        """Every shared tensor in the order in which it is computed."""
+        for name in self._shared:
+            a, b = self._file_a.read(self._phase, name), self._file_b.read(self._phase, name)
+            for part in self._parts(name, a, b):
+                yield self._measured(part)
+
+    def _rms_of_phase(self) -> float:
+        """RMS over the finite elements of all shared tensors."""
+        total, count = 0.0, 0
+        for name in self._shared:
+            array = self._file_a.read(self._phase, name)
+            finite = array[np.isfinite(array)]
+            total, count = total + float(np.square(finite).sum()), count + finite.size
+        return (total / count) ** 0.5 if count else 0.0
+
+    def _parts(self, name: str, a: np.ndarray, b: np.ndarray) -> Iterator[_Part]:
+        span = self._a.parameters[name].zero_gradient
+        every = np.arange(len(a))
+        if span is None or self._phase == "buffer":
+            yield _Part(name, every, a, b, scale(a, b, self._group_rms), self._tolerance)
+            return
+        inside = (every >= span[0]) & (every < span[1])
+        rest_a, rest_b = a[~inside], b[~inside]
+        yield _Part(
+            name, every[~inside], rest_a, rest_b, scale(rest_a, rest_b, self._group_rms), self._tolerance
+        )
+        s, tolerance, note = self._reach_of_rounding()
+        yield _Part(f"{name}[{span[0]}:{span[1]}]", every[inside], a[inside], b[inside], s, tolerance, note)
+
+    def _reach_of_rounding(self) -> tuple[float, Tolerance, str]:
+        """Scale, bound and note for rows whose exact gradient is zero."""
+        if self._phase != "param":
+            return self._group_rms, self._tolerance, "exact gradient zero: measured against the whole phase"
+        # An update moves an element by at most about lr, so two sides part by at most twice the sum of lr.
+        travel = 2 * float(self._a.curve.lr[: self._step + 1].sum())
+        return travel, _ADAM_REACH, "exact gradient zero: measured against the distance that Adam can travel"
+
+    def _measured(self, part: _Part) -> TensorDifference:
+        found = measure(part.a, part.b, part.s)
+        bound = part.tolerance
+        ok = (
+            found.rms_rel is not None and found.rms_rel <= bound.rms and (found.max_rel or 0.0) <= bound.worst
+        )
+        notes = [part.note] if part.note else []
+        if found.both_not_finite:
+            notes.append(f"{found.both_not_finite} elements not finite on both sides alike")
+        return TensorDifference(
+            step=self._step,
+            phase=self._phase,
+            tensor=part.name,
+            ok=ok,
+            rms_rel=found.rms_rel,
+            max_rel=found.max_rel,
+            max_abs=found.max_abs,
+            tolerance_rms=bound.rms,
+            tolerance_max=bound.worst,
+            worst_index=[int(part.rows[found.index[0]]), *found.index[1:]],
+            worst={self._a.label: repr(found.a), self._b.label: repr(found.b)},
+            note="; ".join(notes),
+        )
+
+
+def _excess(item: TensorDifference) -> Evidence:
+    worst = ", ".join(f"{label} {value}" for label, value in item.worst.items())
+    if item.rms_rel is None or item.max_rel is None:
+        distance, tolerance, apart = None, None, "not finite on one side only"
+    elif item.rms_rel > item.tolerance_rms:
+        distance, tolerance = item.rms_rel, item.tolerance_rms
+        apart = f"rms rel {distance:.1e}, tol {tolerance:.1e}"
+    else:
+        distance, tolerance = item.max_rel, item.tolerance_max
+        apart = f"worst element rel {distance:.1e}, tol {tolerance:.1e}"
+    return Evidence(
+        step=item.step,
+        phase=item.phase,
+        tensor=item.tensor,
+        covered=item.step < COVERED_STEPS,
+        index=tuple(item.worst_index),
+        values=item.worst,
+        difference=distance,
+        tolerance=tolerance,
+        message=f"{item.phase} of step {item.step}, {item.tensor}{item.worst_index}: {worst} ({apart})",
+    )
+
+
+def _unmatched(without: Measured, step: int, phase: str, name: str) -> Evidence:
+    return Evidence(
+        step=step,
+        phase=phase,
+        tensor=name,
+        class_="unmatched",
+        message=f"{phase} of step {step}: {without.label} wrote no {name}",
+    )

@@ -1,0 +1,111 @@
+"""From evidence to one word about a pair of passes, with its reasons.
+
+SAME           everything compared lies within its tolerance
+DIFFERENT      something does not; the first in causal order is named
+INCONCLUSIVE   only curves and states beyond the steps that the tolerances cover do not
+NOT_COMPARABLE the gate refused: the sides were not given the same
+FAILED         a side did not finish
+"""
+
+from dataclasses import replace
+
+from parity.judge import curves, facts, gate, tensors
+from parity.judge.align import Measured
+from parity.judge.evidence import Evidence, divergence, first
+from parity.judge.tolerances import COVERED_STEPS
+from parity.report.result import CurveDifference, Numerics, TensorDifference, Verdict
+from spec.errors import PRECEDENCE, ExitCode
+
+EXIT_CODES: dict[Verdict, ExitCode] = {
+    "SAME": ExitCode.SAME,
+    "DIFFERENT": ExitCode.DIFFERENT,
+    "INCONCLUSIVE": ExitCode.INCONCLUSIVE,
+    "NOT_COMPARABLE": ExitCode.NOT_COMPARABLE,
+    "FAILED": ExitCode.CRASHED,
+}
+
+
+def judge(a: Measured, b: Measured) -> Numerics:
+    """The verdict about two run passes, with all that led to it."""
+    unfinished = [side for side in (a, b) if not side.finished]
+    if unfinished:
+        return _refused(
+            a, b, "FAILED", [f"{side.label} did not finish: {side.folder}" for side in unfinished]
+        )
+    refusals = gate.differences(a, b)
+    if refusals:
+        return _refused(a, b, "NOT_COMPARABLE", refusals)
+    evidence = [*facts.declared(a, b), *curves.counts(a, b), *facts.replicas(a), *facts.replicas(b)]
+    curve_differences: dict[str, CurveDifference | None] = {}
+    for quantity in curves.CURVES:
+        curve_differences[quantity], found = curves.compare(a, b, quantity)
+        evidence += found
+    tensor_differences, found = tensors.compare(a, b)
+    return _decided(a, b, [*evidence, *found], curve_differences, tensor_differences)
+
+
+def _decided(
+    a: Measured,
+    b: Measured,
+    evidence: list[Evidence],
+    curve_differences: dict[str, CurveDifference | None],
+    tensor_differences: list[TensorDifference],
+) -> Numerics:
+    earliest = first(evidence)
+    if earliest is not None and earliest.class_ is None and a.job.spec.problem.precision == "f64":
+        # Float64 against float64 leaves no rounding that could be seen, so what is seen is meaning.
+        earliest = replace(earliest, class_="semantics")
+    return Numerics(
+        pair=[a.label, b.label],
+        verdict=_verdict(evidence),
+        reasons=_reasons(earliest, evidence),
+        steps=min(a.curve.num_steps, b.curve.num_steps),
+        loss=curve_differences["loss"],
+        grad_norm=curve_differences["grad_norm"],
+        lr=curve_differences["lr"],
+        first_divergence=divergence(earliest) if earliest else None,
+        latent=[],
+        tensors=tensor_differences,
+    )
+
+
+def _verdict(evidence: list[Evidence]) -> Verdict:
+    failing = [item for item in evidence if not item.ok]
+    if not failing:
+        return "SAME"
+    return "DIFFERENT" if any(item.covered for item in failing) else "INCONCLUSIVE"
+
+
+def _reasons(earliest: Evidence | None, evidence: list[Evidence]) -> list[str]:
+    reasons = [] if earliest is None else [f"first divergence: {earliest.message}"]
+    if earliest is not None and not earliest.covered:
+        reasons.append(
+            f"the tolerances cover {COVERED_STEPS} steps; two right sides may part by rounding after that: "
+            "run fewer steps, or --precision f64"
+        )
+    return reasons + [item.message for item in evidence if item.ok]
+
+
+def _refused(a: Measured, b: Measured, verdict: Verdict, reasons: list[str]) -> Numerics:
+    return Numerics(
+        pair=[a.label, b.label],
+        verdict=verdict,
+        reasons=reasons,
+        steps=0,
+        loss=None,
+        grad_norm=None,
+        lr=None,
+        first_divergence=None,
+        latent=[],
+        tensors=[],
+    )
+
+
+def gravest(judged: list[Numerics]) -> Numerics:
+    """The pair whose verdict decides the exit code of several."""
+
+    def rank(numerics: Numerics) -> int:
+        code = EXIT_CODES[numerics.verdict]
+        return PRECEDENCE.index(code) if code in PRECEDENCE else len(PRECEDENCE)
+
+    return min(judged, key=rank)

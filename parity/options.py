@@ -1,0 +1,186 @@
+"""The command line as dataclasses: one class a subcommand, one documented field an option.
+
+tyro makes the parser and the help from them. Must not: act, or check more than a type; `plan` does.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Annotated, get_args, get_type_hints
+
+import tyro
+from tyro.conf import Positional, Suppress, UseAppendAction, arg, subcommand
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """Where a command writes."""
+
+    out: Annotated[str, arg(metavar="DIR")] = "runs"
+    """Folder of run folders. A run makes a new numbered one there and never writes over another."""
+    json: Annotated[str | None, arg(metavar="FILE|-")] = None
+    """Write the result as JSON to a file too, or alone to standard output."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training(Output):
+    """What is trained, and how: shared by run, train and bench."""
+
+    preset: Positional[Annotated[str, arg(metavar="PRESET")]] = "tiny"
+    """tiny, toy-mlp, micro, mini or gpt2-124m."""
+    devices: Annotated[int | None, arg(metavar="N")] = None
+    """Processes, one a device, over all hosts. The preset's own number when not given."""
+    global_batch: Annotated[int | None, arg(metavar="N")] = None
+    """Rows of one step over all devices. The preset's rows per device times the devices when not given."""
+    micro_batches: Annotated[int | None, arg(metavar="N")] = None
+    """Slices of each device's rows whose gradients are summed before the reduction."""
+    steps: Annotated[int | None, arg(metavar="N")] = None
+    """Training steps."""
+    precision: Annotated[str | None, arg(metavar="P")] = None
+    """f64, strict, tf32 or bf16."""
+    mode: Annotated[str, arg(metavar="MODES")] = "auto"
+    """How each side runs its step: auto, or pairs such as torch=eager,jax=jit."""
+    data: Annotated[str | None, arg(metavar="PATH")] = None
+    """A text file, a .bin token shard, or a folder or pattern of shards."""
+    seed: Annotated[int | None, arg(metavar="N")] = None
+    """Weights are drawn from N, rows from N + 1."""
+    device: Annotated[str, arg(metavar="auto|cpu|cuda")] = "auto"
+    """auto takes the GPUs where both sides can use them."""
+    timeout_s: Annotated[float, arg(metavar="SECONDS")] = 600.0
+    """A side that writes nothing for so long (no step, no file, no log line) is ended."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run(Training):
+    """Train a preset on both sides, judge whether they did the same, and time them.
+
+    Exit code: 0 same, 1 different, 2 usage, 4 inconclusive, 5 not comparable, 6 a side crashed or hung.
+    """
+
+    backend: Annotated[str, arg(metavar="SIDES")] = "torch,jax"
+    """torch,jax; with one of them there is no verdict."""
+    edit: Annotated[tuple[str, ...], arg(metavar="SIDE:NAME=VALUE"), UseAppendAction] = ()
+    """Plant a named change on one side, such as jax:clip_eps=1e-6."""
+    time: bool = True
+    """Also measure speed, the sides in turn."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train(Training):
+    """Train a preset on one side. No verdict; exit code 0, 2 or 6."""
+
+    backend: Annotated[str, arg(metavar="SIDE")]
+    """torch or jax."""
+    edit: Annotated[tuple[str, ...], arg(metavar="SIDE:NAME=VALUE"), UseAppendAction] = ()
+    """Plant a named change, such as torch:weight_decay=0."""
+    time: bool = True
+    """Also measure speed."""
+    nodes: Annotated[int, arg(metavar="N")] = 1
+    """Hosts. Start the same command on each, with its own --node-rank."""
+    node_rank: Annotated[int, arg(metavar="R")] = 0
+    """This host's number, from 0."""
+    rendezvous: Annotated[str | None, arg(metavar="HOST:PORT")] = None
+    """An address on host 0 that every host reaches; needed when there are several."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench(Training):
+    """Time this project's step beside baseline steps written as users write them. Exit code 0, 2 or 6."""
+
+    backend: Annotated[str, arg(metavar="SIDES")] = "torch,jax"
+    """torch,jax or one of them."""
+    baselines: Annotated[str, arg(metavar="SIDE:NAME,...")] = ""
+    """Beside our own step: torch:eager, torch:ddp, torch:compile, torch:reduce-overhead, jax:jit."""
+    windows: Annotated[int, arg(metavar="N")] = 10
+    """Timed windows a pass; every contender has two passes."""
+    steps_per_window: Annotated[int, arg(metavar="N")] = 10
+    """Back-to-back steps a window."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compare(Output):
+    """Judge two saved runs: each side against itself, or across where they share none. Needs no framework."""
+
+    run_a: Positional[Annotated[str, arg(metavar="RUN_A")]]
+    """A run folder, its number, or `last`."""
+    run_b: Positional[Annotated[str, arg(metavar="RUN_B")]]
+    """A run folder, its number, or `last`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepare:
+    """Make a token shard out of a text, one token a byte."""
+
+    text: Positional[Annotated[str, arg(metavar="TEXT")]]
+    """A text file."""
+    out: Annotated[str, arg(metavar="SHARD.bin")]
+    """The shard to write; an existing file is left alone."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """Prepare training data."""
+
+    # tyro makes subcommands of a union only, so the single action is paired with one that nobody sees.
+    action: Annotated[Prepare, subcommand("prepare", prefix_name=False)] | Annotated[None, Suppress]
+    """What to do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Doctor:
+    """Say what this machine can do: each capability ok or missing, with the line that installs it."""
+
+    out: Annotated[str, arg(metavar="DIR")] = "runs"
+    """Folder of run folders, tried for writing."""
+
+
+Command = (
+    Annotated[Run, subcommand("run")]
+    | Annotated[Train, subcommand("train")]
+    | Annotated[Bench, subcommand("bench")]
+    | Annotated[Compare, subcommand("compare")]
+    | Annotated[Data, subcommand("data")]
+    | Annotated[Doctor, subcommand("doctor")]
+)
+
+
+COMMANDS: dict[str, type] = {
+    "run": Run,
+    "train": Train,
+    "bench": Bench,
+    "compare": Compare,
+    "data prepare": Prepare,
+    "doctor": Doctor,
+}
+"""Every subcommand by the words that call it."""
+
+
+def exposed() -> list[str]:
+    """Every subcommand and option: `run PRESET`, `run --backend`, `run --no-time`, `doctor --out` ..."""
+    return [f"{words} {name}" for words, command in COMMANDS.items() for name in _option_names(command)]
+
+
+def _option_names(command: type) -> list[str]:
+    marker = get_args(Positional[str])[1]
+    hints = get_type_hints(command, include_extras=True)
+    names: list[str] = []
+    for field in dataclasses.fields(command):
+        extras = getattr(hints[field.name], "__metadata__", ())
+        option = field.name.replace("_", "-")
+        if marker in extras:
+            names.append(field.name.upper())
+        elif hints[field.name] is bool:
+            names += [f"--{option}", f"--no-{option}"]
+        else:
+            names.append(f"--{option}")
+    return names
+
+
+def parse(arguments: list[str]) -> Run | Train | Bench | Compare | Data | Doctor:
+    """The command that the arguments ask for; SystemExit(2), with the nearest option, where none fits."""
+    return tyro.cli(
+        Command,  # type: ignore[arg-type]
+        prog="parity",
+        description="One training step, built twice: is it the same, and which is faster?",
+        args=arguments,
+        config=(tyro.conf.OmitArgPrefixes, tyro.conf.HelptextFromCommentsOff),
+    )

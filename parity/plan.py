@@ -1,0 +1,201 @@
+"""From the words of the command line to what will be run; everything that can be refused is refused here.
+
+Must not: start a side or write a file.
+"""
+
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from parity import probe
+from parity.devices import check_processes, count_gpus
+from parity.options import Bench, Run, Train, Training
+from spec import edits as catalogue
+from spec.edits import Edit
+from spec.errors import RuleError
+from spec.presets import preset, run_spec
+from spec.run import BASELINES, SIDES, DataSpec, Execution, RunSpec, check_mode
+
+AUTO_MODES = {
+    "cpu": {"torch": "eager", "jax": "jit"},
+    "cuda": {"torch": "inductor", "jax": "jit"},
+}
+"""What `--mode auto` means."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """This host among those that run together."""
+
+    nodes: int = 1
+    node_rank: int = 0
+    rendezvous: str | None = None
+    """HOST:PORT on host 0; None on a single host, where a free port is found."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a command will run."""
+
+    spec: RunSpec
+    backends: tuple[str, ...]
+    edits: dict[str, tuple[Edit, ...]] = field(default_factory=dict)
+    timeout_s: float
+    cluster: Cluster = field(default_factory=Cluster)
+    notes: tuple[str, ...] = ()
+    """What was decided for the user, said on standard error."""
+
+    @property
+    def local_processes(self) -> int:
+        """Processes on this host."""
+        return self.spec.execution.world_size // self.cluster.nodes
+
+
+def make_plan(options: Run | Train | Bench) -> Plan:
+    """Checks the options and completes them.
+
+    Raises:
+      RuleError: an unknown name, or a combination that cannot be run here.
+    """
+    backends = parse_backends(options.backend)
+    preset(options.preset, options.steps)
+    for side in backends:
+        probe.check_installed(side)
+    device = _choose_device(options.device, backends)
+    cluster = _cluster(options) if isinstance(options, Train) else Cluster()
+    if isinstance(options, Train) and len(backends) != 1:
+        raise RuleError("train runs one side.", f"--backend {options.backend}", "take parity run for both")
+    if options.timeout_s <= 0:
+        raise RuleError("A time-out is positive.", f"--timeout-s {options.timeout_s:g}")
+    modes = parse_modes(options.mode, device)
+    devices, global_batch, notes = _devices(options, device, cluster)
+    spec = run_spec(
+        options.preset,
+        steps=options.steps,
+        devices=devices,
+        global_batch=global_batch,
+        micro_batches=options.micro_batches,
+        precision=options.precision,
+        data=_data(options),
+        seed=options.seed,
+        execution=Execution(device=device, torch_mode=modes["torch"], jax_mode=modes["jax"]),
+    )
+    return Plan(
+        spec=spec,
+        backends=backends,
+        edits=parse_edits(() if isinstance(options, Bench) else options.edit, backends),
+        timeout_s=options.timeout_s,
+        cluster=cluster,
+        notes=notes,
+    )
+
+
+def parse_backends(text: str) -> tuple[str, ...]:
+    """The sides of `torch,jax`, in the order of `SIDES`."""
+    names = [name.strip() for name in text.split(",")]
+    unknown = [name for name in names if name not in SIDES]
+    if unknown or len(set(names)) != len(names):
+        raise RuleError("A backend is torch or jax, each once.", f"--backend {text}", "take torch,jax")
+    return tuple(side for side in SIDES if side in names)
+
+
+def parse_modes(text: str, device: str) -> dict[str, str]:
+    """The mode of each side from `auto` or `torch=eager,jax=jit`; a side left out takes auto's."""
+    modes = dict(AUTO_MODES[device])
+    for pair in text.split(",") if text != "auto" else ():
+        side, equals, mode = pair.strip().partition("=")
+        if side not in SIDES or not equals:
+            raise RuleError(
+                "Modes are auto, or a mode for a side.", f"--mode {text}", "for example --mode torch=inductor"
+            )
+        check_mode(side, mode, device)
+        modes[side] = mode
+    return modes
+
+
+def parse_edits(texts: tuple[str, ...], backends: tuple[str, ...]) -> dict[str, tuple[Edit, ...]]:
+    """Edits by side from `jax:clip_eps=1e-6`."""
+    chosen: dict[str, tuple[Edit, ...]] = {side: () for side in backends}
+    for text in texts:
+        side, colon, edit = text.partition(":")
+        if side not in backends or not colon:
+            raise RuleError(
+                "An edit names a side that runs.",
+                f"--edit {text}, sides: {', '.join(backends)}",
+                "for example --edit jax:clip_eps=1e-6",
+            )
+        chosen[side] += (catalogue.parse(edit),)
+    return chosen
+
+
+def parse_baselines(text: str, backends: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """(side, mode) of each baseline of `torch:ddp,jax:jit`."""
+    chosen = []
+    for entry in text.split(",") if text else ():
+        side, _, name = entry.strip().partition(":")
+        if side not in backends or name not in BASELINES[side]:
+            known = ", ".join(f"{side}:{name}" for side in backends for name in BASELINES[side])
+            raise RuleError("A baseline is a known one of a side that runs.", entry, f"take of {known}")
+        chosen.append((side, f"baseline:{name}"))
+    return tuple(chosen)
+
+
+def _choose_device(asked: str, backends: tuple[str, ...]) -> str:
+    if asked not in ("auto", "cpu", "cuda"):
+        raise RuleError("The device is auto, cpu or cuda.", f"--device {asked}")
+    if asked != "auto":
+        return asked
+    # The frameworks are asked (seconds each) only where the driver sees a GPU at all.
+    return "cuda" if count_gpus() and all(probe.ask(side).gpus for side in backends) else "cpu"
+
+
+def _devices(
+    options: Training, device: str, cluster: Cluster
+) -> tuple[int | None, int | None, tuple[str, ...]]:
+    """Devices, global batch and notes; a preset's own number of devices gives way to the GPUs there are."""
+    devices, global_batch, notes = options.devices, options.global_batch, ()
+    chosen = preset(options.preset, options.steps)
+    if devices is None and device == "cuda" and count_gpus() < chosen.devices:
+        devices = max(1, count_gpus())
+        # The same rows a step as on more devices: it stays the same problem.
+        global_batch = global_batch or chosen.problem.global_batch * chosen.devices
+        notes = (
+            f"{options.preset} on {devices} of its {chosen.devices} devices, global batch {global_batch}",
+        )
+    total = chosen.devices if devices is None else devices
+    if total < 1 or total % cluster.nodes:
+        raise RuleError(
+            "Every host runs the same number of processes, at least one.",
+            f"--devices {total}, --nodes {cluster.nodes}",
+            "--devices counts the processes of all hosts",
+        )
+    check_processes(device, total // cluster.nodes)
+    return devices, global_batch, notes
+
+
+def _cluster(options: Train) -> Cluster:
+    nodes, node_rank, rendezvous = options.nodes, options.node_rank, options.rendezvous
+    if nodes < 1 or not 0 <= node_rank < nodes:
+        raise RuleError("Hosts are numbered 0 to nodes - 1.", f"--nodes {nodes} --node-rank {node_rank}")
+    port = (rendezvous or "").rpartition(":")[2]
+    if (nodes > 1 or rendezvous) and not port.isdigit():
+        raise RuleError(
+            "Several hosts meet at an address.",
+            f"--nodes {nodes} --rendezvous {rendezvous}",
+            "give --rendezvous HOST:PORT, the same on every host",
+        )
+    return Cluster(nodes=nodes, node_rank=node_rank, rendezvous=rendezvous)
+
+
+def _data(options: Training) -> DataSpec | None:
+    """The data of `--data`, its path absolute, of the kind that lies there."""
+    if options.data is None:
+        return None
+    own = preset(options.preset, options.steps).problem.data
+    path = Path(options.data).expanduser().absolute()
+    shards = path.suffix == ".bin" or (path.is_dir() and any(path.glob("*.bin")))
+    batches = path.is_dir() and any(path.glob("step*.safetensors"))
+    if not (path.exists() or any(character in path.name for character in "*?[")):
+        raise RuleError("The data exist.", f"--data {options.data}: no such file or folder")
+    kind = "shards" if shards else "folder" if batches else "text"
+    return dataclasses.replace(own, kind=kind, path=str(path))

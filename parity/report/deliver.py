@@ -1,0 +1,50 @@
+"""Hands a result over: `result.json` in the run folder, JSON where asked for, the report on standard output,
+and on standard error what went wrong."""
+
+import os
+import sys
+from pathlib import Path
+
+from parity.report import console
+from parity.report.result import LaunchRecord, Result, to_json, write
+from spec import record
+from spec.errors import RuleError
+
+
+def check_target(target: str | None) -> None:
+    """Refuses a `--json` file that cannot be written, before anything is started."""
+    if target in (None, "-"):
+        return
+    folder = Path(target).absolute().parent
+    if Path(target).is_dir() or not (folder.is_dir() and os.access(folder, os.W_OK)):
+        raise RuleError(
+            "The file of --json can be written.", f"--json {target}", "name a file, or - for stdout"
+        )
+
+
+def deliver(result: Result, folder: Path | None, target: str | None) -> None:
+    """Writes and prints a result.
+
+    Args:
+      folder: the run folder; None for a command that makes none.
+      target: of `--json`: None, a file, or `-` for JSON alone on standard output.
+    """
+    if folder is not None:
+        write(result, folder / "result.json")
+    if target == "-":
+        sys.stdout.write(to_json(result))
+        return
+    if target is not None:
+        record.write_text(Path(target), to_json(result))
+    console.show(result)
+
+
+def tell_failures(launches: list[LaunchRecord], folder: Path) -> None:
+    """The message and the last log lines of a launch that failed, on standard error."""
+    for item in launches:
+        if not item.message:
+            continue
+        print(item.message, file=sys.stderr)
+        for line in item.log_tail:
+            print(f"  | {line}", file=sys.stderr)
+        print(f"  log: {folder / item.log}", file=sys.stderr)

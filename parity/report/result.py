@@ -1,0 +1,283 @@
+"""`result.json` as structs: the one record of a command, for programs.
+
+Within a `schema_version` only additions are made. A figure that could not be measured is null, with the
+reason under its name in the `reasons` beside it; it is never 0. The words of the figures are
+`spec.measure`'s.
+"""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct, field
+
+from spec import record
+from spec.errors import RuleError
+
+SCHEMA_VERSION = 1
+
+Verdict = Literal["SAME", "DIFFERENT", "INCONCLUSIVE", "NOT_COMPARABLE", "FAILED"]
+SpeedVerdict = Literal["FASTER", "SLOWER", "SAME", "AMBIGUOUS"]
+DivergenceClass = Literal["semantics", "precision", "unmatched", "state"]
+
+
+class RunRef(Struct, kw_only=True):
+    """A run that the result speaks about."""
+
+    folder: str
+    name: str
+    """The preset."""
+    problem_sha256: str
+    precision: str
+    device: str
+    world_size: int
+    modes: dict[str, str]
+    """The mode that each side was asked for; what really ran is under `speed` and in the manifests."""
+    edits: dict[str, list[str]]
+    """Changes planted on a side, `name=value`."""
+
+
+class CurveDifference(Struct, kw_only=True):
+    """How far apart two curves of one number a step are."""
+
+    max_rel: float | None
+    """Largest |a - b| / max(|a|, |b|); null where a value is not finite on one side only."""
+    at_step: int | None
+    """The step of `max_rel`."""
+    floor: float | None
+    """The difference that rounding alone makes; null until it is measured."""
+    tolerance: float
+    tolerance_source: Literal["table", "measured"]
+    tolerance_reason: str
+    first: dict[str, str]
+    """The value of the first step by side, as `repr`."""
+    last: dict[str, str]
+    """The value of the last step by side, as `repr`."""
+
+
+class TensorDifference(Struct, kw_only=True):
+    """How far apart one tensor of one phase is, or a range of its rows."""
+
+    step: int
+    phase: str
+    tensor: str
+    ok: bool
+    rms_rel: float | None
+    """RMS of the difference / s, s = max(RMS of the tensor, 1e-6 x RMS of its phase)."""
+    max_rel: float | None
+    """Largest |a - b| / max(|a|, |b|, s) over the elements."""
+    max_abs: float | None
+    tolerance_rms: float
+    tolerance_max: float
+    worst_index: list[int]
+    worst: dict[str, str]
+    """The two values at `worst_index` by side, as `repr`."""
+    note: str = ""
+
+
+class Divergence(Struct, kw_only=True):
+    """The first compared quantity, in causal order, that differs by more than its tolerance."""
+
+    step: int
+    phase: str
+    tensor: str | None
+    class_: DivergenceClass | None = field(name="class")
+    """Null where float64 would be needed to tell semantics from precision."""
+    index: list[int]
+    values: dict[str, str]
+    difference: float | None
+    tolerance: float | None
+    message: str
+
+
+class Numerics(Struct, kw_only=True):
+    """One pair of sides judged."""
+
+    pair: list[str]
+    """The two labels, `torch` and `jax`, or `0006 torch` and `0007 torch`."""
+    verdict: Verdict
+    reasons: list[str]
+    steps: int
+    loss: CurveDifference | None
+    grad_norm: CurveDifference | None
+    lr: CurveDifference | None
+    first_divergence: Divergence | None
+    latent: list[dict[str, Any]]
+    """Semantic differences below the noise of the precision; found by float64 truth only."""
+    tensors: list[TensorDifference]
+
+
+class CurvePoint(Struct, kw_only=True):
+    """One step of a side; values as `repr`, so that NaN and infinity can be told."""
+
+    step: int
+    loss: str
+    grad_norm: str
+    lr: str
+
+
+class SideCurve(Struct, kw_only=True):
+    """The training of one side, thinned to a few steps; every step stands in the pass folder."""
+
+    steps: int
+    tokens: int
+    """Over all steps and ranks."""
+    skipped: int
+    """Updates that the non-finite guard refused."""
+    points: list[CurvePoint]
+
+
+class Spread(Struct, kw_only=True):
+    """Raw samples summed up."""
+
+    n: int
+    median: float
+    p10: float
+    p90: float
+    mad: float
+    """Median of the absolute deviations from the median."""
+
+
+class SideSpeed(Struct, kw_only=True):
+    """The figures of one side in one mode; defined in `spec/measure.py`."""
+
+    mode: str
+    """The mode that really ran."""
+    step_ms: Spread | None
+    launch_us: Spread | None
+    dispatch_us: Spread | None
+    launch_calls_per_step: float | None
+    launch_api_us_per_step: float | None
+    kernels_per_step: float | None
+    device_busy_ms: float | None
+    device_idle_share: float | None
+    mfu: float | None
+    peak_mem_bytes: int | None
+    compile_s: float | None
+    capture_s: float | None
+    reasons: dict[str, str]
+
+
+class Ratio(Struct, kw_only=True):
+    """A ratio of two medians with its 95 % interval."""
+
+    median: float
+    ci95: list[float]
+    passes: list[float]
+    """The ratio of each pair of passes, in the order they were run."""
+
+
+class Speed(Struct, kw_only=True):
+    """Both sides' figures, and torch relative to jax."""
+
+    torch: SideSpeed | None
+    jax: SideSpeed | None
+    ratio: Ratio | None
+    """step_ms of torch / step_ms of jax."""
+    verdict: SpeedVerdict | None
+    rule: str
+    """How the verdict follows from the ratio."""
+    reasons: dict[str, str]
+
+
+class Capture(Struct, kw_only=True):
+    """What each side made of its step: nodes of a graph, thunks of a program."""
+
+    torch: dict[str, Any] | None
+    jax: dict[str, Any] | None
+    reasons: dict[str, str]
+
+
+class BenchRow(Struct, kw_only=True):
+    """One contender of a benchmark."""
+
+    side: str
+    mode: str
+    speed: SideSpeed
+    ratio_to_own: Ratio | None
+    """Its step_ms / that of this project's step on the same side; null for that step itself."""
+
+
+class LaunchRecord(Struct, kw_only=True):
+    """One launch of a side."""
+
+    side: str
+    ended: Literal["done", "error", "crashed", "killed", "timeout", "interrupted"]
+    exit_codes: list[int | None]
+    seconds: float
+    passes: list[str]
+    log: str
+    job_seconds: dict[str, float]
+    """Seconds of each finished pass."""
+    compile_s: dict[str, float]
+    """Of those, seconds of compiling."""
+    start_up_s: float | None
+    """Seconds outside the jobs: starting processes, importing the framework, ending."""
+    message: str
+    """What went wrong, where something did."""
+    log_tail: list[str]
+
+
+class Seconds(Struct, kw_only=True):
+    """Where the time of the command went."""
+
+    total: float
+    launches: float
+    start_up: float
+    """Of the launches: outside the jobs."""
+    compile: float
+    """Of the launches: compiling within the jobs."""
+    jobs: float
+    """Of the launches: the jobs without compiling."""
+    judge: float
+
+
+class Result(Struct, kw_only=True):
+    """The whole record."""
+
+    schema_version: int
+    command: Literal["run", "train", "bench", "compare"]
+    verdict: Verdict | None
+    """Null where nothing is judged: one side alone, train, bench."""
+    exit_code: int
+    reasons: list[str]
+    runs: list[RunRef]
+    curves: dict[str, SideCurve]
+    """The training of each side, as far as it went."""
+    numerics: Numerics | None
+    """The pair that decided the verdict."""
+    comparisons: list[Numerics]
+    """Every pair that was judged, that one included."""
+    speed: Speed | None
+    capture: Capture | None
+    bench: list[BenchRow]
+    launches: list[LaunchRecord]
+    seconds: Seconds | None
+
+
+def to_json(result: Result) -> str:
+    """The record as indented JSON."""
+    return msgspec.json.format(msgspec.json.encode(result), indent=1).decode() + "\n"
+
+
+def write(result: Result, path: Path) -> None:
+    """Writes the record whole or not at all."""
+    record.write_text(path, to_json(result))
+
+
+def read(path: Path) -> Result:
+    """Reads a record back.
+
+    Raises:
+      RuleError: it is missing, of another schema version, or does not fit.
+    """
+    try:
+        text = path.read_bytes()
+        version = msgspec.json.decode(text).get("schema_version")
+        if version != SCHEMA_VERSION:
+            raise RuleError("A result is of a known schema.", f"{path}: {version}, known: {SCHEMA_VERSION}")
+        return msgspec.json.decode(text, type=Result)
+    except OSError as error:
+        raise RuleError("A finished run has a result.", f"{path}: {error.strerror}") from None
+    except msgspec.MsgspecError as error:
+        raise RuleError("A result fits its schema.", f"{path}: {error}") from None

@@ -1,0 +1,176 @@
+"""The lines of the console report: headline, table, notes and paths, as plain strings.
+
+Must not: print. One table serves every command; its columns are the two sides, their difference and the
+bound.
+"""
+
+from collections.abc import Iterator
+
+from parity.report.result import (
+    CurveDifference,
+    Numerics,
+    Result,
+    SideCurve,
+    SideSpeed,
+    Speed,
+    Spread,
+    TensorDifference,
+)
+
+Table = tuple[list[str], list[list[str]]]
+
+_WORST_SHOWN = 3
+
+
+def headline(result: Result) -> str:
+    """The verdict, or the command, and the one number or reason behind it."""
+    if result.verdict is None:
+        runs = ", ".join(f"{run.name} {run.precision}" for run in result.runs)
+        return f"{result.command}: {runs}"
+    numerics = result.numerics
+    if result.verdict == "SAME" and numerics is not None and numerics.loss is not None:
+        return f"SAME  loss max rel {_number(numerics.loss.max_rel)} (tol {numerics.loss.tolerance:.0e})"
+    return f"{result.verdict}  {result.reasons[0] if result.reasons else ''}".rstrip()
+
+
+def speed_phrase(result: Result) -> str:
+    """Torch relative to jax, with the interval; empty where nothing was timed."""
+    speed = result.speed
+    if speed is None or speed.ratio is None or speed.verdict is None:
+        return ""
+    low, high = speed.ratio.ci95
+    factor, word = speed.ratio.median, "slower"
+    if factor < 1:
+        factor, low, high, word = 1 / factor, 1 / high, 1 / low, "faster"
+    return f"speed: torch {speed.verdict}, {factor:.2f}x {word} than jax (95 % {low:.2f}-{high:.2f})"
+
+
+def table(result: Result) -> Table:
+    """Heads and lines of the one table."""
+    if result.command == "bench":
+        return _bench_table(result)
+    if result.numerics is not None:
+        labels = result.numerics.pair
+        heads = ["", *labels, "difference", "tolerance"]
+        lines = [*_curves(result.numerics), *_phases(result.numerics)]
+    else:
+        labels = list(result.curves)
+        heads = ["", *labels]
+        lines = list(_trainings(result.curves))
+    if result.speed is not None:
+        lines += _speeds(result.speed, labels)
+    return heads, [line[: len(heads)] for line in lines]
+
+
+def _trainings(curves: dict[str, SideCurve]) -> Iterator[list[str]]:
+    """The losses of sides that are not judged, step by step."""
+    steps = sorted({point.step for curve in curves.values() for point in curve.points})
+    for step in steps:
+        found = [
+            next((point for point in curve.points if point.step == step), None) for curve in curves.values()
+        ]
+        cells = [
+            "-" if point is None else f"{_value(point.loss)}  (grad norm {float(point.grad_norm):.4g})"
+            for point in found
+        ]
+        yield [f"loss, step {step}", *cells]
+
+
+def _curves(numerics: Numerics) -> Iterator[list[str]]:
+    for name, curve in (("loss", numerics.loss), ("grad norm", numerics.grad_norm), ("lr", numerics.lr)):
+        if curve is not None:
+            yield from _curve(name, numerics.pair, curve)
+
+
+def _curve(name: str, pair: list[str], curve: CurveDifference) -> Iterator[list[str]]:
+    yield [f"{name}, first step", *(_value(curve.first[label]) for label in pair), "", ""]
+    bound = f"{curve.tolerance:.0e} {curve.tolerance_source}" if curve.tolerance else "equal bits"
+    where = f"{_number(curve.max_rel)} rel at step {curve.at_step}"
+    yield [f"{name}, last step", *(_value(curve.last[label]) for label in pair), where, bound]
+
+
+def _phases(numerics: Numerics) -> Iterator[list[str]]:
+    """One line a phase and step, showing the tensor that comes nearest to its bound or goes beyond."""
+    groups: dict[tuple[int, str], list[TensorDifference]] = {}
+    for item in numerics.tensors:
+        groups.setdefault((item.step, item.phase), []).append(item)
+    for (step, phase), items in groups.items():
+        worst = max(items, key=_nearness)
+        failing = sum(not item.ok for item in items)
+        count = f"{failing} of {len(items)} tensors beyond" if failing else f"{len(items)} tensors"
+        yield [
+            f"{phase}, step {step}: {count}, worst {worst.tensor}",
+            *(_value(worst.worst[label]) for label in numerics.pair),
+            f"{_number(worst.rms_rel)} rms rel, {_number(worst.max_rel)} max",
+            f"{worst.tolerance_rms:.0e}, {worst.tolerance_max:.0e}",
+        ]
+
+
+def _nearness(item: TensorDifference) -> float:
+    """How much of its bound a difference uses; infinite where it cannot be measured."""
+    if item.rms_rel is None or item.max_rel is None:
+        return float("inf")
+    return max(item.rms_rel / item.tolerance_rms, item.max_rel / item.tolerance_max)
+
+
+def _speeds(speed: Speed, labels: list[str]) -> Iterator[list[str]]:
+    sides = [getattr(speed, label, None) for label in labels]
+    ratio = ""
+    if speed.ratio is not None:
+        ratio = f"ratio {speed.ratio.median:.3f}, 95 % {speed.ratio.ci95[0]:.3f}-{speed.ratio.ci95[1]:.3f}"
+    for name in ("step_ms", "dispatch_us", "launch_us", "mfu", "peak_mem_bytes", "compile_s"):
+        values = [_figure(side, name) for side in sides]
+        if any(value != "-" for value in values):
+            yield [name, *values, ratio if name == "step_ms" else "", ""]
+
+
+def _bench_table(result: Result) -> Table:
+    heads = ["", "step_ms", "dispatch_us", "launch_us", "mfu", "peak_mem_bytes", "compile_s", "step_ms / own"]
+    lines = []
+    for row in result.bench:
+        ratio = "own"
+        if row.ratio_to_own is not None:
+            low, high = row.ratio_to_own.ci95
+            ratio = f"{row.ratio_to_own.median:.3f}, 95 % {low:.3f}-{high:.3f}"
+        lines.append([f"{row.side} {row.mode}", *(_figure(row.speed, name) for name in heads[1:-1]), ratio])
+    return heads, lines
+
+
+def _figure(side: SideSpeed | None, name: str) -> str:
+    value = None if side is None else getattr(side, name)
+    if value is None:
+        return "-"
+    if isinstance(value, Spread):
+        return f"{_compact(value.median)} ({_compact(value.p10)}-{_compact(value.p90)}, n {value.n})"
+    return _compact(value)
+
+
+def _compact(value: float) -> str:
+    """Four significant digits, and no exponent for large values."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def _value(text: str) -> str:
+    return f"{float(text):.7g}"
+
+
+def _number(value: float | None) -> str:
+    return "not finite" if value is None else f"{value:.1e}"
+
+
+def notes(result: Result) -> Iterator[str]:
+    """Reasons beyond the one in the headline, and edits, which explain a difference before anything else."""
+    in_headline = result.verdict is not None and result.verdict != "SAME"
+    yield from (f"note: {reason}" for reason in result.reasons[1 if in_headline else 0 :])
+    for run in result.runs:
+        planted = [f"{side}:{edit}" for side, edits in run.edits.items() for edit in edits]
+        if planted:
+            yield f"note: planted by --edit: {', '.join(planted)}"
+
+
+def paths(result: Result) -> Iterator[str]:
+    """Where the files are."""
+    for run in result.runs:
+        yield f"run: {run.folder}"
+    if result.command != "compare" and result.runs:
+        yield f"result: {result.runs[0].folder}/result.json"

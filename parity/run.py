@@ -1,0 +1,76 @@
+"""`parity run` and `parity train`: hold the run, judge it where there are two sides, record, print."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from parity import assemble, folders, turns
+from parity.judge.verdict import EXIT_CODES, judge
+from parity.options import Run, Train
+from parity.plan import Plan, make_plan
+from parity.progress import Progress
+from parity.report import deliver
+from parity.report.result import SCHEMA_VERSION, Numerics, Result, Verdict
+from parity.session import Held, hold
+from spec.errors import ExitCode
+from spec.job import Timing
+
+TIMING = {
+    "cpu": Timing(warmup_steps=5, windows=10, steps_per_window=5, calls=20),
+    "cuda": Timing(warmup_steps=20, windows=20, steps_per_window=20, calls=100),
+}
+"""How much a run measures: enough for an interval; `parity bench` measures more."""
+
+
+def run(options: Run | Train, argv: Sequence[str]) -> ExitCode:
+    """Trains, judges, times; writes the run folder and prints it. Returns the exit code.
+
+    Raises:
+      RuleError: before anything starts.
+    """
+    started, progress = time.monotonic(), Progress()
+    plan = make_plan(options)
+    deliver.check_target(options.json)
+    folder = folders.create(Path(options.out), plan.spec.name)
+    assemble.write_run(folder, plan, argv)
+    for note in plan.notes:
+        progress.say(note)
+    timing = TIMING[plan.spec.execution.device] if options.time else None
+    held = hold(plan, turns.judged(plan, folder, timing), folder, progress)
+    command = "train" if isinstance(options, Train) else "run"
+    result = _result(command, plan, folder, held, started)
+    deliver.deliver(result, folder, options.json)
+    deliver.tell_failures(result.launches, folder)
+    return ExitCode(result.exit_code)
+
+
+def _result(command: str, plan: Plan, folder: Path, held: Sequence[Held], started: float) -> Result:
+    judging = time.monotonic()
+    code, message = assemble.failure(held)
+    passes = assemble.run_passes(held)
+    numerics = judge(passes["torch"], passes["jax"]) if len(passes) == 2 else None
+    speed, launches = assemble.speed(held), assemble.launches(held)
+    now = time.monotonic()
+    return Result(
+        schema_version=SCHEMA_VERSION,
+        command=command,  # type: ignore[arg-type]
+        verdict=_verdict(code, numerics),
+        exit_code=int(code or (EXIT_CODES[numerics.verdict] if numerics else ExitCode.SAME)),
+        reasons=[message] if message else numerics.reasons if numerics else [],
+        runs=[assemble.run_ref(folder, plan)],
+        curves=assemble.curves(held),
+        numerics=numerics,
+        comparisons=[numerics] if numerics else [],
+        speed=speed,
+        capture=assemble.capture(held),
+        bench=[],
+        launches=launches,
+        seconds=assemble.seconds(launches, now - started, now - judging),
+    )
+
+
+def _verdict(code: ExitCode, numerics: Numerics | None) -> Verdict | None:
+    """A failed launch outweighs what the finished ones show."""
+    if code:
+        return "FAILED"
+    return numerics.verdict if numerics else None

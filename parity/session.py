@@ -1,0 +1,74 @@
+"""Holds a run: the turns one after another, their progress told, stopped at the first that fails.
+
+Must not: read numbers; `judge` and `speed` do, from the folders that are left.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from parity.commands import side_commands
+from parity.launch import Ended, launch
+from parity.plan import Plan
+from parity.progress import Progress
+from parity.turns import Turn
+from spec.job import Job
+
+
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """One turn and how it ended."""
+
+    turn: Turn
+    ended: Ended
+    log: Path
+
+
+def hold(plan: Plan, turns: Sequence[Turn], folder: Path, progress: Progress) -> list[Held]:
+    """Runs the turns in order; the last one in the answer may have failed."""
+    held: list[Held] = []
+    for number, turn in enumerate(turns, start=1):
+        log = folder / "launches" / f"{number:03d}_{turn.side}.log"
+        ended = _take(plan, turn, log, progress)
+        held.append(Held(turn=turn, ended=ended, log=log))
+        if ended.how != "done":
+            break
+    return held
+
+
+def _take(plan: Plan, turn: Turn, log: Path, progress: Progress) -> Ended:
+    processes = plan.local_processes
+    what = ", ".join(_label(job) for job in turn.jobs)
+    progress.say(
+        f"{turn.side}: {what} on {processes} process{'es' if processes > 1 else ''} "
+        f"({plan.spec.execution.device})"
+    )
+    files = [job.write() for job in turn.jobs]
+    commands = side_commands(turn.side, files, plan.spec.execution.device, processes, plan.cluster)
+    ended = launch(
+        commands,
+        [file.parent for file in files],
+        log,
+        plan.timeout_s,
+        on_look=lambda: progress.move(_state(turn)),
+        has_rank_0=plan.cluster.node_rank == 0,
+    )
+    progress.say(f"{turn.side}: {ended.how} after {ended.seconds:.1f} s")
+    return ended
+
+
+def _label(job: Job) -> str:
+    return job.purpose if job.mode == job.spec.execution.mode(job.side) else f"{job.purpose} {job.mode}"
+
+
+def _state(turn: Turn) -> str:
+    """`torch: run, step 23 of 50` for the job that is under way."""
+    for job in turn.jobs:
+        folder = Path(job.out)
+        if (folder / "done.json").exists():
+            continue
+        curve = folder / "steps.rank0.jsonl"
+        steps = curve.read_bytes().count(b"\n") if curve.exists() else 0
+        where = f", step {steps} of {job.steps}" if steps else ""
+        return f"{turn.side}: {_label(job)}{where}"
+    return f"{turn.side}: ending"

@@ -1,0 +1,121 @@
+"""The figures of one side from its time passes: raw samples of all passes, pooled, then summed up.
+
+What a side could not measure stays null, with the side's own reason or ours.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from parity.report.result import SideSpeed
+from parity.speed.statistics import spread
+from spec import measure, record
+from spec.job import Job, read_job
+from spec.workloads import step_flops
+
+_TRACED = (
+    "launch_calls_per_step",
+    "launch_api_us_per_step",
+    "kernels_per_step",
+    "device_busy_ms",
+    "device_idle_share",
+)
+_NO_TRACE = "needs a trace, and this run made none"
+
+
+@dataclass(frozen=True)
+class TimePass:
+    """What one `time` job wrote down."""
+
+    folder: Path
+
+    @cached_property
+    def job(self) -> Job:
+        """What was asked."""
+        return read_job(self.folder / "job.json")
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        """What the side said of itself."""
+        return json.loads((self.folder / "manifest.json").read_text())
+
+    @cached_property
+    def records(self) -> list[dict[str, Any]]:
+        """Every raw sample."""
+        path = self.folder / "windows.jsonl"
+        return list(record.read_lines(path)) if path.exists() else []
+
+    @property
+    def step_ms(self) -> list[float]:
+        """One mean step time a window."""
+        return [1e3 * item["wall_s"] / item["steps"] for item in self.records if item["kind"] == "window"]
+
+    def calls_us(self, kind: str) -> list[float]:
+        """Samples of `dispatch` or `launch`."""
+        return [item["us"] for item in self.records if item["kind"] == kind]
+
+
+def side_speed(passes: Sequence[TimePass]) -> SideSpeed | None:
+    """The figures of passes of one side in one mode; None where none was finished."""
+    if not passes:
+        return None
+    manifest = passes[0].manifest
+    reasons = {name: _NO_TRACE for name in _TRACED} | dict(manifest["reasons"])
+    step_ms = spread([sample for item in passes for sample in item.step_ms])
+    memory, mfu = _peak_memory(passes, reasons), None
+    if step_ms is not None:
+        mfu, why_not = _mfu(passes[0], step_ms.median)
+        if why_not:
+            reasons["mfu"] = why_not
+    compile_s = [item.manifest["compile_s"] for item in passes if item.manifest["compile_s"] is not None]
+    capture = manifest["capture"] or {}
+    speed = SideSpeed(
+        mode=manifest["mode_ran"],
+        step_ms=step_ms,
+        launch_us=spread([sample for item in passes for sample in item.calls_us("launch")]),
+        dispatch_us=spread([sample for item in passes for sample in item.calls_us("dispatch")]),
+        launch_calls_per_step=None,
+        launch_api_us_per_step=None,
+        kernels_per_step=None,
+        device_busy_ms=None,
+        device_idle_share=None,
+        mfu=mfu,
+        peak_mem_bytes=memory,
+        # A later launch finds what an earlier one left in caches, so the longest is the compilation.
+        compile_s=max(compile_s, default=None),
+        capture_s=capture.get("capture_s"),
+        reasons=reasons,
+    )
+    _explain_rest(speed)
+    return speed
+
+
+def _peak_memory(passes: Sequence[TimePass], reasons: dict[str, str]) -> int | None:
+    entries = [item for one in passes for item in one.records if item["kind"] == "memory"]
+    known = [item["peak_mem_bytes"] for item in entries if item["peak_mem_bytes"] is not None]
+    if not known and entries and entries[0].get("reason"):
+        reasons["peak_mem_bytes"] = entries[0]["reason"]
+    return max(known, default=None)
+
+
+def _mfu(item: TimePass, step_ms: float) -> tuple[float | None, str | None]:
+    spec = item.job.spec
+    if spec.execution.device == "cpu":
+        return None, "no peak is known for a CPU"
+    gpus = item.manifest["environment"].get("gpus") or [{"name": None}]
+    profile = spec.problem.profile
+    flops = step_flops(spec.problem.sizes, spec.problem.global_batch)
+    dtype = "tf32" if profile.matmul == "tf32" else profile.compute
+    return measure.mfu(flops / spec.execution.world_size, step_ms, str(gpus[0]["name"]), dtype)
+
+
+def _explain_rest(speed: SideSpeed) -> None:
+    """Every null has a reason."""
+    for name in measure.FIGURES:
+        if getattr(speed, name) is None:
+            speed.reasons.setdefault(name, "the side did not measure it")
+        else:
+            speed.reasons.pop(name, None)
