@@ -23,11 +23,29 @@ class Tolerance:
     reason: str
 
 
-def _curve(bound: float, reason: str) -> Tolerance:
-    return Tolerance(rms=bound, worst=bound, reason=reason)
 
-
-TABLE: dict[tuple[str, str], Tolerance] = {}
+_QUANTITIES = {
+    "first_loss": (2e-6, 2e-6),
+    "first_grad_norm": (2e-6, 2e-6),
+    "loss": (2e-6, 2e-6),
+    "grad_norm": (2e-5, 2e-5),
+    "lr": (0.0, 0.0),
+    "grad": (1e-5, 1e-3),
+    "clipped": (1e-5, 1e-3),
+    "m": (1e-5, 1e-3),
+    "v": (1e-5, 1e-3),
+    "param": (1e-4, 1e-1),
+    "buffer": (1e-5, 1e-3),
+    "last_m": (1e-3, 1e-1),
+    "last_v": (1e-3, 1e-1),
+    "last_param": (1e-3, 1e-1),
+    "last_buffer": (1e-3, 1e-1),
+}
+TABLE = {
+    (precision, quantity): Tolerance(rms=rms * f, worst=worst * f, reason="provisional")
+    for precision, f in (("f64", 1e-8), ("strict", 1.0), ("tf32", 1e3), ("bf16", 1e4))
+    for quantity, (rms, worst) in _QUANTITIES.items()
+}
 
 
 def find(precision: str, quantity: str) -> Tolerance:

@@ -1,0 +1,7 @@
+"""`python -m jax_impl` for tests of the referee."""
+
+import sys
+
+from tests.parity.fake_side import main
+
+sys.exit(main("jax"))
