@@ -63,7 +63,7 @@ class Arena:
         )
         align = ALIGN_BYTES // min(dtype.itemsize for dtype in (master, compute, accumulate, moments))
         self.module, self.device = module, device
-        self.slots, ends = _lay_out(module, _parameter_rows(module, table), align)
+        self.slots, ends = _lay_out(module, parameter_rows(module, table), align)
         """One for each parameter, in the module's order."""
         self.num_decayed, self.num_trainable, num_all = ends
 
@@ -118,15 +118,9 @@ class Arena:
         return {slot.row.name: slot.view(flat) for slot in self.slots if slot.trainable}
 
     def describe(self) -> list[dict[str, Any]]:
-        """What each parameter is, for the manifest: name, shape, dtype, decayed, trainable."""
+        """What each parameter is, for the manifest; see `describe_parameter`."""
         return [
-            {
-                "name": slot.row.name,
-                "shape": list(slot.row.shape),
-                "dtype": str(self.master.dtype).removeprefix("torch."),
-                "decayed": slot.row.decayed and slot.trainable,
-                "trainable": slot.trainable,
-            }
+            describe_parameter(slot.row.name, slot.view(self.master), slot.row.decayed, slot.trainable)
             for slot in self.slots
         ]
 
@@ -141,6 +135,17 @@ class Arena:
         return [self.master, self.m, self.v, self.applied, self.skipped, *working, *self.buffers.values()]
 
 
+def describe_parameter(name: str, stored: Tensor, decayed: bool, trainable: bool) -> dict[str, Any]:
+    """One parameter for the manifest: name, shape, dtype (as stored), decayed, trainable."""
+    return {
+        "name": name,
+        "shape": list(stored.shape),
+        "dtype": str(stored.dtype).removeprefix("torch."),
+        "decayed": decayed and trainable,
+        "trainable": trainable,
+    }
+
+
 def tied_names(module: nn.Module) -> list[list[str]]:
     """Groups of names that stand for one parameter, the canonical name first."""
     names: dict[int, list[str]] = {}
@@ -149,7 +154,7 @@ def tied_names(module: nn.Module) -> list[list[str]]:
     return [group for group in names.values() if len(group) > 1]
 
 
-def _parameter_rows(module: nn.Module, table: Iterable[ParamSpec]) -> dict[str, ParamSpec]:
+def parameter_rows(module: nn.Module, table: Iterable[ParamSpec]) -> dict[str, ParamSpec]:
     """The row of each parameter of the module, tied ones once; made up where the table has none that fits."""
     known, rows = {row.name: row for row in table}, {}
     for name, parameter in module.named_parameters():

@@ -9,7 +9,7 @@ Must not: touch files. Counterpart: `jax_impl/trainer.py`.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,13 +20,16 @@ from torch import Tensor
 from spec import codec
 from spec.data.batches import Batch, RowSource, open_source
 from spec.edits import Edit, constants
+from spec.errors import RuleError
 from spec.run import Execution, Problem
 from spec.weights import Tensors, init_parameters
 from torch_impl import parallel, runtime, state
+from torch_impl.baselines import Baseline
 from torch_impl.compile import Compiled, compile_step
 from torch_impl.feed import Feed, Stage
 from torch_impl.memory import METRICS, Arena
 from torch_impl.models import Side, preset_side
+from torch_impl.state import State
 from torch_impl.step import make_step
 
 
@@ -73,9 +76,18 @@ class Trainer:
         self.ranks = ranks or parallel.join(execution)
         chosen = constants(problem, edits)
         self.side = side or preset_side(problem, chosen)
-        module, table = self.side.build(), problem.parameter_table()
-        self.state = Arena(module, table, problem.profile, self.ranks.device)
-        self._step = make_step(self.side, problem, chosen, self.ranks)
+        table = problem.parameter_table()
+        self.state: State
+        self._step: Callable[[Any, Any], None]
+        if mode.startswith("baseline:"):
+            if chosen != constants(problem):
+                raise RuleError("A baseline is stock.", f"edits on {mode}", "edit another mode")
+            name = mode.removeprefix("baseline:")
+            self.state = Baseline(name, self.side, problem, chosen, self.ranks)
+            self._step = Baseline.step
+        else:
+            self.state = Arena(self.side.build(), table, problem.profile, self.ranks.device)
+            self._step = make_step(self.side, problem, chosen, self.ranks)
         if side is None:
             initial = init_parameters(table, problem.seed_weights)
             self.load({f"param/{name}": values for name, values in initial.items()})
