@@ -23,7 +23,6 @@ class Tolerance:
     reason: str
 
 
-
 _QUANTITIES = {
     "first_loss": (2e-6, 2e-6),
     "first_grad_norm": (2e-6, 2e-6),

@@ -38,11 +38,12 @@ def speed_phrase(result: Result) -> str:
     speed = result.speed
     if speed is None or speed.ratio is None or speed.verdict is None:
         return ""
-    low, high = speed.ratio.ci95
-    factor, word = speed.ratio.median, "slower"
-    if factor < 1:
-        factor, low, high, word = 1 / factor, 1 / high, 1 / low, "faster"
-    return f"speed: torch {speed.verdict}, {factor:.2f}x {word} than jax (95 % {low:.2f}-{high:.2f})"
+    ratio, (low, high) = speed.ratio.median, speed.ratio.ci95
+    if speed.verdict == "FASTER":
+        return f"speed: torch {1 / ratio:.2f}x faster than jax (95 % {1 / high:.2f}-{1 / low:.2f})"
+    if speed.verdict == "SLOWER":
+        return f"speed: torch {ratio:.2f}x slower than jax (95 % {low:.2f}-{high:.2f})"
+    return f"speed: {speed.verdict} (torch / jax {ratio:.2f}, 95 % {low:.2f}-{high:.2f})"
 
 
 def table(result: Result) -> Table:

@@ -1,0 +1,60 @@
+"""Bad input through the real command line: exit code 2, a few lines on standard error, no run folder."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.parity.conftest import Parity
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("run tiy", "did you mean tiny"),
+        ("run tiny --backend tensorflow", "torch or jax"),
+        ("run tiny --device cuda --devices 64", "--devices 64"),
+        ("run tiny --precision tf32 --device cpu", "needs a GPU"),
+        ("run tiny --mode torch=graph --device cpu", "needs a CUDA device"),
+        ("run tiny --steps -1", "--steps -1"),
+        ("run tiny --out /dev/null/runs", "--out a writable folder"),
+        ("run tiny --json /no/such/folder/result.json", "--json"),
+        ("bench tiny --windows 0", "at least one window"),
+        ("bench tiny --baselines torch:nonsense", "torch:ddp"),
+        ("compare 0001 last", "newest in"),
+        ("data prepare /no/such/text --out shard.bin", "no such file"),
+        ("run tiny --stepz 3", "--steps"),
+        ("rum tiny", "run, train, bench"),
+        ("train tiny", "--backend"),
+    ],
+)
+def test_bad_input_is_refused_in_a_few_lines(
+    parity: Parity, tmp_path: Path, words: str, message: str
+) -> None:
+    done = parity(words, code=2)
+    assert message in done.stderr
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) < 20
+    assert not list(tmp_path.glob("runs/0*"))
+
+
+def test_a_shard_is_prepared_and_not_written_over(parity: Parity, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("some text")
+    assert parity("data prepare text.txt --out text.bin").stdout == "text.bin: 9 tokens\n"
+    assert "exists" in parity("data prepare text.txt --out text.bin", code=2).stderr
+
+
+def test_doctor_says_what_there_is(parity: Parity) -> None:
+    done = parity("doctor")
+    assert done.stdout.startswith("usable sides: torch, jax\n")
+    for capability in ("python", "torch", "jax", "GPUs", "loopback port", "C++ compiler", "run folders"):
+        assert f"\n {capability} " in done.stdout
+
+
+def test_doctor_names_the_line_that_installs_what_is_missing(parity: Parity, tmp_path: Path) -> None:
+    """A module that fails to import stands in for a broken installation."""
+    for name in ("torch", "jax"):
+        (tmp_path / f"{name}.py").write_text(f"raise ImportError('{name} is broken here')")
+    done = parity("doctor", code=2)
+    assert done.stdout.startswith("usable sides: none\n")
+    assert "torch is broken here" in done.stdout
+    assert "pip install -e '.[torch]'" in done.stdout
