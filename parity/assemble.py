@@ -84,7 +84,7 @@ def _ranks_written(folder: Path) -> int:
 
 def _side_curve(curve: Curve) -> SideCurve:
     stride = max(1, -(-curve.num_steps // _CURVE_POINTS))
-    shown = sorted({*range(0, curve.num_steps, stride), *range(curve.num_steps - 1, curve.num_steps)})
+    shown = [step for step in range(curve.num_steps) if step % stride == 0 or step == curve.num_steps - 1]
     return SideCurve(
         steps=curve.num_steps,
         tokens=sum(curve.tokens),
@@ -172,8 +172,9 @@ def failure_message(item: Held) -> str:
     if ended.how == "done":
         return ""
     if ended.error is not None:
-        words = (str(ended.error[part]) for part in ("rule", "numbers", "mend"))
-        return f"{side}{where}, rank {ended.error['rank']}: " + "  ".join(word for word in words if word)
+        error = {name: str(value) for name, value in ended.error.items()}
+        mend = f"; mend: {error['mend']}" if error["mend"] else ""
+        return f"{side}{where}, rank {error['rank']}: {error['rule']} found: {error['numbers']}{mend}"
     if ended.how == "timeout":
         return f"{side}{where} wrote nothing for the time-out and was ended after {ended.seconds:.0f} s"
     if ended.how == "interrupted":

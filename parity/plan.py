@@ -86,7 +86,7 @@ def make_plan(options: Run | Train | Bench) -> Plan:
         edits=parse_edits(() if isinstance(options, Bench) else options.edit, backends),
         timeout_s=options.timeout_s,
         cluster=cluster,
-        notes=notes,
+        notes=notes if cluster.node_rank == 0 else (*notes, "losses and figures are recorded on host 0"),
     )
 
 
