@@ -1,5 +1,6 @@
 """Buckets cover the buffer once, fill as backward goes, and leave the sums of one flat reduction."""
 
+import itertools
 from dataclasses import dataclass, field
 
 import pytest
@@ -82,7 +83,7 @@ def test_buckets_cover_the_buffer_once_and_hold_whole_gradients(arena: Flat, buc
     buckets = plan_buckets(arena.grads, arena.sums, bucket_bytes)
     ends = sorted((bucket.start, bucket.stop) for bucket in buckets)
     assert ends[0][0] == 0 and ends[-1][1] == arena.sums.numel()
-    assert all(a[1] == b[0] for a, b in zip(ends, ends[1:], strict=False))
+    assert all(a[1] == b[0] for a, b in itertools.pairwise(ends))
     assert sorted(i for bucket in buckets for i in bucket.members) == list(range(len(arena.grads)))
     for bucket in buckets:
         for i in bucket.members:

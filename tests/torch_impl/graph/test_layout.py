@@ -1,4 +1,4 @@
-"""Batches in one row of bytes: every nesting comes back, and everything that is not an exact fit is refused."""
+"""Batches in one row of bytes: every nesting comes back, and whatever does not fit exactly is refused."""
 
 from typing import Any, NamedTuple
 
