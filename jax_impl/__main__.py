@@ -1,0 +1,143 @@
+"""`python -m jax_impl`: a worker that does job files, or one run by hand.
+
+    python -m jax_impl work JOB.json...     what the referee starts, once for each process
+    python -m jax_impl tiny --steps 20      makes the same kind of job and does it
+
+Several processes each have JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID. Counterpart:
+`torch_impl/__main__.py`.
+"""
+
+import importlib.util
+import os
+import pkgutil
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from jax_impl import parallel, runtime, work
+from spec import protocol, record
+from spec.errors import RuleError
+from spec.job import Job
+from spec.presets import run_spec
+from spec.run import Execution
+
+
+def main(arguments: list[str]) -> int:
+    """Does what the command line says and returns the exit code."""
+    if arguments[:1] == ["work"]:
+        return serve(arguments[1:])
+    import tyro  # here, because a machine that only does jobs need not have it
+
+    try:
+        return tyro.cli(by_hand, prog="python -m jax_impl", args=arguments)
+    except RuleError as error:
+        print(error.message(), file=sys.stderr)
+        return int(error.code)
+
+
+def serve(paths: list[str]) -> int:
+    """Does job files in one group of processes, which the first job decides and every way out ends."""
+    joined: list[parallel.Ranks] = []
+
+    def do(job: Job) -> None:
+        if not joined:
+            # The platform is chosen before JAX looks for devices.
+            runtime.configure(job.spec.problem, job.spec.execution)
+            joined.append(parallel.join(job.spec.execution))
+        work.do(job, joined[0])
+
+    try:
+        return protocol.serve(paths, do, rank=_rank())
+    finally:
+        for ranks in joined:
+            ranks.close()
+
+
+def by_hand(
+    preset: str,
+    /,
+    *,
+    steps: int | None = None,
+    precision: str | None = None,
+    mode: str = "auto",
+    global_batch: int | None = None,
+    micro_batches: int | None = None,
+    device: str = "auto",
+    out: str | None = None,
+) -> int:
+    """One training run on the JAX side; jax.distributed's variables make it a run of several processes.
+
+    Args:
+      preset: tiny, toy-mlp, micro, mini or gpt2-124m.
+      steps: number of steps; the preset's own when left out.
+      precision: f64, strict, tf32 or bf16.
+      mode: jit, nojit, baseline:NAME, or auto (jit).
+      global_batch: rows of a step over all processes; the preset's rows times the processes when left out.
+      micro_batches: slices of a process's rows whose gradients are summed.
+      device: cpu, cuda, or auto (cuda where there is one).
+      out: folder of the records; runs/PRESET_jax_TIME when left out.
+    """
+    if device == "auto":
+        device = _default_device()
+    mode = "jit" if mode == "auto" else mode
+    spec = run_spec(
+        preset,
+        steps=steps,
+        devices=int(os.environ.get("JAX_NUM_PROCESSES", "1")),
+        global_batch=global_batch,
+        micro_batches=micro_batches,
+        precision=precision,
+        execution=Execution(device=device, jax_mode=mode),
+    )
+    runtime.configure(spec.problem, spec.execution)
+    ranks = parallel.join(spec.execution)
+    try:
+        folder = out or f"runs/{preset}_jax_{_agreed_time(ranks)}"
+        job = Job(side="jax", purpose="run", spec=spec, mode=mode, steps=spec.problem.steps, out=folder)
+        code = protocol.serve([str(job.write())], lambda job: work.do(job, ranks), ranks.rank)
+    finally:
+        ranks.close()
+    if code == 0 and ranks.rank == 0:
+        _print_steps(Path(folder))
+    return code
+
+
+def _default_device() -> str:
+    """`cuda` where there are JAX's plugin and a GPU. JAX is not asked: it could not join a group afterwards."""
+    platforms = os.environ.get("JAX_PLATFORMS")
+    if platforms:
+        return "cuda" if "cuda" in platforms or "gpu" in platforms else "cpu"
+    plugins = [module.name for module in pkgutil.iter_modules(_plugin_folders())]
+    has_plugin = any(name.startswith("xla_cuda") for name in plugins)
+    return "cuda" if has_plugin and Path("/dev/nvidiactl").exists() else "cpu"
+
+
+def _plugin_folders() -> list[str]:
+    spec = importlib.util.find_spec("jax_plugins")
+    return list(spec.submodule_search_locations or ()) if spec else []
+
+
+def _agreed_time(ranks: parallel.Ranks) -> str:
+    """Rank 0's time of day, so that all ranks write to one folder."""
+    seconds = ranks.broadcast(np.array(int(time.time()), np.int32))
+    return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(int(seconds)))
+
+
+def _print_steps(folder: Path) -> None:
+    """About ten of the steps that were recorded, and where the rest is."""
+    steps = list(record.read_lines(folder / "steps.rank0.jsonl"))
+    print(f"{'step':>6} {'loss':>12} {'grad norm':>12} {'lr':>10} {'skipped':>8}")
+    for line in steps[:: max(1, len(steps) // 10)]:
+        loss, norm = record.from_bits(line["loss_bits"]), record.from_bits(line["grad_norm_bits"])
+        print(f"{line['step']:6d} {loss:12.6f} {norm:12.6f} {line['lr']:10.3g} {line['skipped']:8d}")
+    print(folder)
+
+
+def _rank() -> int:
+    return int(os.environ.get("JAX_PROCESS_ID", "0"))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,151 @@
+"""Makes the step one XLA program, ahead of time and exactly once, and proves what that program does.
+
+The step comes in uncompiled and goes out as something that is called in the same way. Must not: change what
+the step computes, or its dtypes; options are chosen from the precision table. Counterpart:
+`torch_impl/compile.py`.
+"""
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from jax_impl.memory import Arena, Arrays, TrainState, abstract, prove_in_place
+from jax_impl.parallel import BY_RANK, REPLICATED
+from jax_impl.runtime import compiler_options
+from jax_impl.step import Batch, Step
+from jax_impl.xla import compilations, hlo
+from spec.errors import RuleError
+from spec.precision import Profile
+
+
+Observed = Callable[[TrainState, Batch], tuple[TrainState, jax.Array, dict[str, Arrays]]]
+"""(state, batch) -> (state, metrics, gradients by phase); the state that goes in stays."""
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A step that runs, and what became of it."""
+
+    step: Callable[[TrainState, Batch], tuple[TrainState, jax.Array]]
+    """(state, batch) -> (state, metrics). The state that goes in is used up."""
+    mode_ran: str
+    compile_s: float | None
+    reasons: dict[str, str]
+    """Why a figure is null, by figure."""
+    options: dict[str, Any]
+    """What the compiler was told, for the manifest."""
+    proven: dict[str, Any] | None = None
+    """What was found in the program, for the manifest; None where there is no single program."""
+
+
+def compile_step(step: Step, arena: Arena, batch: Batch, mode: str, profile: Profile) -> Compiled:
+    """Makes the step run in the mode asked for; the arena stays as it is.
+
+    Args:
+      batch: rows of the shapes and dtypes that every later batch has; all ranks call this together.
+
+    Raises:
+      RuleError: the mode cannot be had here, or the program does not do what it should (`prove`).
+    """
+    if mode == "nojit":
+        return _without_compiler(step, arena)
+    assert mode == "jit", mode
+
+    def train_step(state: TrainState, batch: Batch) -> tuple[TrainState, jax.Array]:
+        return step(state, batch)[:2]
+
+    started, compiled_before = time.perf_counter(), compilations.count("train_step")
+    program = _program(train_step, arena, batch, profile, (arena.layout, BY_RANK), donate=True)
+    compile_s = time.perf_counter() - started
+    proven = {
+        "programs_compiled": compilations.count("train_step") - compiled_before,
+        **prove(program, arena),
+    }
+    return Compiled(program, mode, compile_s, {}, compiler_options(profile), proven)
+
+
+def compile_observed(step: Step, arena: Arena, batch: Batch, profile: Profile) -> Observed:
+    """The same step as a second program that gives the gradients too, and leaves the state that goes in alone.
+
+    A program with more results is another program, so it never takes the place of the one that is timed.
+    """
+
+    def observed_step(state: TrainState, batch: Batch) -> tuple[TrainState, jax.Array, dict[str, Arrays]]:
+        return step(state, batch)
+
+    return _program(observed_step, arena, batch, profile, (arena.layout, BY_RANK, REPLICATED), donate=False)
+
+
+def prove(program: jax.stages.Compiled, arena: Arena) -> dict[str, Any]:
+    """What the program was found to do, for the manifest.
+
+    Raises:
+      RuleError: it does not update its state in place, or does not reduce every gradient exactly once,
+        outside of loops.
+    """
+    text, memory = program.as_text(), program.memory_analysis()
+    in_place_bytes = prove_in_place(program, abstract(arena.train_state))
+    found = hlo.collectives(text)
+    num_sums = sum(row.size for row in arena.rows) + 2 if arena.ranks.world_size > 1 else 0
+    reduced = sum(item.elements for item in found if item.kind == "all-reduce")
+    in_loops = sum(item.in_loop for item in found)
+    others = sorted({item.kind for item in found} - {"all-reduce"})
+    if reduced != num_sums or in_loops or others:
+        raise RuleError(
+            "A step reduces every gradient, the loss and the tokens exactly once, outside of its loops.",
+            f"{reduced} elements reduced, {num_sums} to be; {in_loops} collectives in loops; others: {others}",
+            "take gradients with respect to parameters that are marked as the rank's own",
+        )
+    return {
+        "program_sha256": hashlib.sha256(text.encode()).hexdigest(),
+        "state_bytes_in_place": in_place_bytes,
+        "all_reduces": len(found),
+        "elements_reduced": reduced,
+        "memory_bytes": {
+            "arguments": memory.argument_size_in_bytes,
+            "outputs": memory.output_size_in_bytes,
+            "in_place": memory.alias_size_in_bytes,
+            "temporary": memory.temp_size_in_bytes,
+            "code": memory.generated_code_size_in_bytes,
+        },
+    }
+
+
+def _program(
+    function: Callable[..., Any], arena: Arena, batch: Batch, profile: Profile, outputs: Any, donate: bool
+) -> jax.stages.Compiled:
+    """One program of (state, batch), from shapes and shardings alone: nothing runs here.
+
+    Args:
+      outputs: where each result lies, a tree of `REPLICATED` and `BY_RANK`.
+    """
+    inputs = (arena.layout, BY_RANK)
+    jitted = jax.jit(
+        arena.ranks.spread(function, inputs, outputs),
+        in_shardings=jax.tree.map(arena.ranks.sharding, inputs),
+        out_shardings=jax.tree.map(arena.ranks.sharding, outputs),
+        donate_argnums=0 if donate else (),
+        # A dropped argument would renumber those whose memory is reused, which `prove` reads.
+        keep_unused=True,
+    )
+    return jitted.lower(abstract(arena.train_state), abstract(batch)).compile(compiler_options(profile))
+
+
+def _without_compiler(step: Step, arena: Arena) -> Compiled:
+    """Operation by operation, as a debugger wants it."""
+    if arena.ranks.world_size > 1:
+        raise RuleError(
+            "The mode nojit runs in one process: JAX spreads operations over processes by compiling them.",
+            f"{arena.ranks.world_size} processes",
+            "take --mode jax=jit, or one device",
+        )
+
+    def run(state: TrainState, batch: Batch) -> tuple[TrainState, jax.Array]:
+        with jax.disable_jit():
+            return step(state, batch)[:2]
+
+    return Compiled(run, "nojit", None, {"compile_s": "nothing is compiled in mode nojit"}, {})

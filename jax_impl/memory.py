@@ -1,0 +1,260 @@
+"""Arena: the state of a run, a tree of arrays that every step consumes and gives back in place.
+
+XLA owns the memory. What can be said about it is said and proven here: which leaf has which name and lies
+where, that a step gives the tree back as it took it, and that it does so in place (donation). Must not:
+compute anything of the step, or transpose. Counterpart: `torch_impl/memory.py`, where the same state is flat
+buffers at fixed addresses.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jax.sharding import PartitionSpec
+
+from jax_impl.parallel import BY_RANK, REPLICATED, Ranks
+from jax_impl.xla import hlo
+from spec.errors import RuleError
+from spec.params import ParamSpec
+from spec.precision import Profile
+
+METRICS = ("loss", "grad_norm", "clip", "lr", "skipped", "tokens")
+"""What a step returns as its metrics, in this order; `tokens` counts this rank's rows, all else is global."""
+
+Arrays = dict[str, jax.Array]
+"""Arrays by canonical name, in this framework's layout."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class TrainState:
+    """All that one step leaves for the next."""
+
+    params: Arrays
+    """Master weights."""
+    m: Arrays
+    v: Arrays
+    buffers: Arrays
+    """The model's own running values; the first axis is that of ranks, since each keeps its own."""
+    applied: jax.Array
+    """Updates made, int32: the row of the step table that is next."""
+    skipped: jax.Array
+    """Updates refused because a number was not finite, int32."""
+
+
+class Arena:
+    """The state of a run, and the module that it belongs to, which is split here, once.
+
+    Args:
+      module: its `nnx.Param` variables are trained and keep their values, except abstract ones, which have
+        none; all other arrays in it are buffers. What is shared stays shared and counts once.
+      table: rows of known parameters; one without a row decays when it has two or more dimensions.
+      profile: the dtypes of the state.
+      ranks: where all of it lies; every rank has the same weights.
+    """
+
+    def __init__(
+        self, module: nnx.Module, table: Iterable[ParamSpec], profile: Profile, ranks: Ranks
+    ) -> None:
+        self.ranks, self.ties = ranks, tied_names(module)
+        self._graph, params, buffers = nnx.split(module, nnx.Param, ...)
+        self._params, self._buffers = _by_name(params), _by_name(buffers)
+        self.rows = _parameter_rows(self._params, table)
+        """One for each parameter, in the module's order."""
+        self.seen: dict[str, Arrays] = {}
+        """Gradients of the last step that was observed, by phase."""
+        weights = {name: _values(variable, profile.master) for name, (_, variable) in self._params.items()}
+        moments = {name: np.zeros(array.shape, profile.moments) for name, array in weights.items()}
+        self.train_state = TrainState(
+            params=self._place(weights),
+            m=self._place(moments),
+            v=self._place(moments),
+            buffers=self._place(_buffer_values(self._buffers, profile.master), BY_RANK),
+            applied=ranks.place(np.zeros((), np.int32), REPLICATED),
+            skipped=ranks.place(np.zeros((), np.int32), REPLICATED),
+        )
+
+    @property
+    def layout(self) -> TrainState:
+        """Where each leaf of the state lies: a tree of `REPLICATED` and `BY_RANK`."""
+        where = {phase: {name: REPLICATED for name in self._params} for phase in ("params", "m", "v")}
+        buffers = {name: BY_RANK for name in self._buffers}
+        return TrainState(**where, buffers=buffers, applied=REPLICATED, skipped=REPLICATED)
+
+    def module(self, params: Arrays, buffers: Arrays) -> nnx.Module:
+        """The module with these arrays in it, inside a trace."""
+        paths = [(self._params[name][0], array) for name, array in params.items()]
+        others = [(self._buffers[name][0], array) for name, array in buffers.items()]
+        return nnx.merge(self._graph, nnx.from_flat_state(paths), nnx.from_flat_state(others))
+
+    def buffers_of(self, module: nnx.Module) -> Arrays:
+        """What the module's buffers have become, inside a trace."""
+        _, _, buffers = nnx.split(module, nnx.Param, ...)
+        return {name: _array(leaf) for name, (_, leaf) in _by_name(buffers).items()}
+
+    def tensors(self, phase: str) -> Arrays:
+        """The arrays of a phase by canonical name, as they lie on this rank alone."""
+        state = self.train_state
+        if phase == "buffer":
+            return {name: array.addressable_data(0)[0] for name, array in state.buffers.items()}
+        arrays = {"param": state.params, "m": state.m, "v": state.v, **self.seen}[phase]
+        return {name: array.addressable_data(0) for name, array in arrays.items()}
+
+    def write(self, phase: str, arrays: dict[str, np.ndarray]) -> None:
+        """Puts host arrays, in this framework's layout, in place of a whole phase of the state."""
+        state = self.train_state
+        if phase == "buffer":
+            placed = self._place({name: array[None] for name, array in arrays.items()}, BY_RANK)
+            self.train_state = replace(state, buffers=placed)
+        else:
+            field = "params" if phase == "param" else phase
+            self.train_state = replace(state, **{field: self._place(arrays)})
+
+    def count(self, applied: int | None, skipped: int | None) -> None:
+        """Sets the counters that are given."""
+        given = {name: n for name, n in (("applied", applied), ("skipped", skipped)) if n is not None}
+        placed = {name: self.ranks.place(np.array(n, np.int32), REPLICATED) for name, n in given.items()}
+        self.train_state = replace(self.train_state, **placed)
+
+    def describe(self) -> list[dict[str, Any]]:
+        """What each parameter is, for the manifest: name, shape, dtype, decayed, trainable."""
+        return [
+            {
+                "name": row.name,
+                "shape": list(row.shape),
+                "dtype": self.train_state.params[row.name].dtype.name,
+                "decayed": row.decayed,
+                "trainable": True,
+            }
+            for row in self.rows
+        ]
+
+    def _place(self, arrays: dict[str, np.ndarray], where: PartitionSpec = REPLICATED) -> Arrays:
+        return {name: self.ranks.place(array, where) for name, array in arrays.items()}
+
+
+def abstract(tree: Any) -> Any:
+    """Shapes, dtypes and shardings of a tree of arrays: what a program is compiled from."""
+    return jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=a.sharding), tree)
+
+
+def tied_names(module: nnx.Module) -> list[list[str]]:
+    """Groups of names that stand for one parameter, the canonical name first."""
+    names: dict[int, list[str]] = {}
+    for path, part in nnx.iter_modules(module):
+        for attribute, value in vars(part).items():
+            if isinstance(value, nnx.Param):
+                names.setdefault(id(value), []).append(_canonical((*path, attribute)))
+    return [group for group in names.values() if len(group) > 1]
+
+
+def prove_in_place(program: jax.stages.Compiled, state: TrainState) -> int:
+    """Checks that a program updates every leaf of the state in place; returns their bytes on one device.
+
+    Args:
+      program: takes the state first and gives it back first, none of its arguments dropped.
+      state: the state or its `abstract`.
+
+    Raises:
+      RuleError: a leaf is copied, or comes back with another shape, dtype or sharding; it is named.
+    """
+    leaves, outputs = jax.tree_util.tree_leaves_with_path(state), jax.tree.leaves(program.out_info[0])
+    shardings = jax.tree.leaves(program.output_shardings[0])
+    for (path, before), after, sharding in zip(leaves, outputs, shardings, strict=True):
+        alike = (before.shape, before.dtype) == (after.shape, after.dtype)
+        if not (alike and before.sharding.is_equivalent_to(sharding, before.ndim)):
+            raise RuleError(
+                "A step gives its state back as it took it.",
+                f"{_leaf_name(path)}: in {before.dtype}{before.shape} {before.sharding.spec}, "
+                f"out {after.dtype}{after.shape} {sharding.spec}",
+                "look for a value of another dtype in the update",
+            )
+    in_place = hlo.aliased_parameters(program.as_text())
+    copied = [_leaf_name(path) for number, (path, _) in enumerate(leaves) if number not in in_place]
+    alias_bytes = program.memory_analysis().alias_size_in_bytes
+    state_bytes = sum(_local_bytes(leaf) for _, leaf in leaves)
+    if copied or alias_bytes != state_bytes:
+        raise RuleError(
+            "A step updates every leaf of its state in place.",
+            f"{alias_bytes} of {state_bytes} bytes; copied: {', '.join(copied) or 'no leaf as a whole'}",
+            "compile it with the state donated",
+        )
+    return alias_bytes
+
+
+def _local_bytes(leaf: Any) -> int:
+    return math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
+
+
+def _leaf_name(path: tuple[Any, ...]) -> str:
+    """`params/wte.weight`, from the path of a leaf in the state."""
+    return "/".join(str(getattr(key, "name", getattr(key, "key", key))) for key in path)
+
+
+def _canonical(path: Iterable[Any]) -> str:
+    """`blocks.0.attn.qkv.weight` from ('blocks', 0, 'attn', 'qkv', 'kernel')."""
+    *parents, leaf = (str(part) for part in path)
+    return ".".join(
+        [*parents, {"kernel": "weight", "embedding": "weight", "scale": "weight"}.get(leaf, leaf)]
+    )
+
+
+def _by_name(state: nnx.State) -> dict[str, tuple[tuple[Any, ...], Any]]:
+    """(path, variable or array) of each leaf by canonical name."""
+    return {_canonical(path): (path, leaf) for path, leaf in nnx.to_flat_state(state)}
+
+
+def _array(leaf: Any) -> Any:
+    """The array, or its abstract form, that a leaf holds."""
+    return leaf.get_value() if isinstance(leaf, nnx.Variable) else leaf
+
+
+def _values(leaf: Any, dtype: str) -> np.ndarray:
+    """The values of a leaf on the host, in a copy of their own; zeros where it is abstract."""
+    array = _array(leaf)
+    if isinstance(array, jax.ShapeDtypeStruct):
+        return np.zeros(array.shape, dtype)
+    return np.array(array, dtype)
+
+
+def _buffer_values(buffers: dict[str, tuple[tuple[Any, ...], Any]], dtype: str) -> dict[str, np.ndarray]:
+    """The first values of the buffers, with the axis of ranks; those of floating-point numbers in `dtype`."""
+    values = {}
+    for name, (_, leaf) in buffers.items():
+        if isinstance(leaf, nnx.RngState) or isinstance(_array(leaf), jax.ShapeDtypeStruct):
+            raise RuleError(
+                "The buffers of a module are arrays with values.",
+                f"{name} is {'the state of a generator' if isinstance(leaf, nnx.RngState) else 'abstract'}",
+                "build it without dropout, and with values where it has running statistics",
+            )
+        floating = jnp.issubdtype(_array(leaf).dtype, jnp.floating)
+        values[name] = _values(leaf, dtype if floating else _array(leaf).dtype)[None]
+    return values
+
+
+def _parameter_rows(
+    params: dict[str, tuple[tuple[Any, ...], Any]], table: Iterable[ParamSpec]
+) -> tuple[ParamSpec, ...]:
+    """The row of each parameter of the module; made up where the table has none that fits."""
+    known, rows = {row.name: row for row in table}, []
+    for name, (path, variable) in params.items():
+        shape, dtype = tuple(_array(variable).shape), _array(variable).dtype
+        if not jnp.issubdtype(dtype, jnp.floating):
+            raise RuleError("Parameters are floating-point numbers.", f"{name} is {dtype}")
+        linear = path[-1] == "kernel" and len(shape) == 2
+        given = ParamSpec(
+            name=name,
+            shape=shape[::-1] if linear else shape,
+            init="given",
+            decayed=len(shape) >= 2,
+            layout="linear" if linear else "vector",
+        )
+        rows.append(known[name] if name in known and known[name].shape == given.shape else given)
+    if not rows:
+        raise RuleError("A model has parameters (nnx.Param).", "it has none")
+    return tuple(rows)

@@ -1,0 +1,118 @@
+"""What a job asks to see of a run: phases of the state at chosen steps, written as tensors by rank 0.
+
+Gradients and activations never leave the timed program. They come from programs of their own, run before the
+step from the state that it starts from; whether the step then ended where the observed one did, to the bit, is
+told. Must not: change the state. Counterpart: `torch_impl/observe.py`.
+"""
+
+from pathlib import Path
+
+import jax
+import numpy as np
+from flax import nnx
+
+from jax_impl.memory import Arrays, TrainState
+from jax_impl.runtime import compiler_options, matmul_precision
+from jax_impl.step import cast
+from jax_impl.trainer import Trainer
+from spec.data.batches import Batch
+from spec.data.folder import batch_file
+from spec.job import Job
+from spec.weights import Tensors, raw_bytes, save_tensors
+
+INIT = -1
+"""The step number of what is observed before the first step."""
+
+OUTPUT = "output"
+"""The name of what the model itself returns, among the activations."""
+
+_FROM_OWN_PROGRAM = ("grad", "clipped")
+
+
+class Observer:
+    """Writes `tensors/stepNNNNNN.safetensors` and `tensors/init.safetensors` of one job."""
+
+    def __init__(self, job: Job) -> None:
+        self._folder = Path(job.out) / "tensors"
+        self._phases: dict[int, list[str]] = {}
+        for phase, step in (job.observed_at(entry) for entry in job.observe):
+            self._phases.setdefault(step, []).append(phase)
+        self._activations: Tensors = {}
+        self._foreseen: TrainState | None = None
+        self._agreed: dict[int, bool] = {}
+
+    def before(self, trainer: Trainer, step: int, rows: Batch) -> None:
+        """Looks at what is gone after the step, from the state that it starts from. For all ranks to call."""
+        phases = self._phases.get(step, ())
+        if any(phase in _FROM_OWN_PROGRAM for phase in phases):
+            self._foreseen = trainer.look(rows)
+        if "act" in phases and trainer.ranks.rank == 0:
+            self._activations = activations(trainer, rows)
+
+    def after(self, trainer: Trainer, step: int) -> None:
+        """Writes what was asked for of this step; to be called at `INIT` too."""
+        if self._foreseen is not None:
+            self._agreed[step] = _same_bits(self._foreseen, trainer.state.train_state)
+            self._foreseen = None
+        phases = self._phases.get(step, [])
+        if not phases or trainer.ranks.rank:
+            return
+        tensors = trainer.export(phase for phase in phases if phase not in ("act", "batch"))
+        if "act" in phases:
+            tensors |= self._activations
+        if "batch" in phases:
+            tensors |= {f"batch/{k}": values for k, values in trainer.feed.global_rows(step).items()}
+        name = self._folder / "init.safetensors" if step == INIT else batch_file(self._folder, step)
+        save_tensors(name, tensors)
+
+    def agreement(self) -> str:
+        """Whether the observed and the timed program are one in what they compute, in words."""
+        parted = [step for step, same in self._agreed.items() if not same]
+        if not self._agreed:
+            return "no gradients were observed: only the timed program ran"
+        if not parted:
+            return f"observed and timed program ended equal to the bit, at steps {sorted(self._agreed)}"
+        return f"observed and timed program ended unequal in their last bits, at steps {parted}"
+
+
+def activations(trainer: Trainer, rows: Batch) -> Tensors:
+    """Outputs of every submodule on this rank's rows, keys `act/PATH`, in the dtype of the master weights.
+
+    A submodule that is called again in one pass gets `act/PATH#2`, and so on. Outputs that are no arrays are
+    left out. The pass runs on this rank alone.
+    """
+    arena, profile = trainer.state, trainer.problem.profile
+
+    def forward(params: Arrays, buffers: Arrays, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
+        module = arena.module(cast(params, profile.compute), buffers)
+        with matmul_precision(profile):
+            run = nnx.capture(trainer.side.loss, nnx.Intermediate, method_outputs=nnx.Intermediate)
+            _, outputs = run(module, batch)
+        return cast(_by_call(outputs), profile.master)
+
+    arguments = arena.tensors("param"), arena.tensors("buffer"), rows
+    program = jax.jit(forward).lower(*arguments).compile(compiler_options(profile))
+    return {key: np.array(output) for key, output in program(*arguments).items()}
+
+
+def _by_call(outputs: nnx.State) -> dict[str, jax.Array]:
+    """The outputs of whole modules by `act/PATH`; what their other methods gave is left out."""
+    calls = {}
+    for (*path, method), intermediate in nnx.to_flat_state(outputs):
+        if method != "__call__":
+            continue
+        name = ".".join(map(str, path)) or OUTPUT
+        for number, output in enumerate(intermediate.get_value(), start=1):
+            if isinstance(output, jax.Array):
+                calls[f"act/{name}" if number == 1 else f"act/{name}#{number}"] = output
+    return calls
+
+
+def _same_bits(one: TrainState, other: TrainState) -> bool:
+    """Whether this rank's part of two states is equal to the bit."""
+    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    return all(np.array_equal(_bytes(a), _bytes(b)) for a, b in pairs)
+
+
+def _bytes(array: jax.Array) -> np.ndarray:
+    return np.frombuffer(raw_bytes(np.asarray(array.addressable_data(0))), np.uint8)

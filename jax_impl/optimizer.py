@@ -1,0 +1,53 @@
+"""Global norm, clip coefficient and AdamW as pure functions of arrays.
+
+Written out rather than taken from optax, which forms the corrections and the decay otherwise and so differs in
+the last bits; `baselines.py` takes the stock optimizer. Must not: read a constant from elsewhere than their
+arguments. Counterpart: `torch_impl/optimizer.py`.
+"""
+
+from collections.abc import Mapping
+
+import jax
+import jax.numpy as jnp
+
+from spec.edits import Constants
+
+
+def global_norm(grads: Mapping[str, jax.Array]) -> jax.Array:
+    """The 2-norm of all gradients in their own dtype, 0-dim."""
+    return jnp.sqrt(sum(jnp.sum(grad * grad) for grad in grads.values()))
+
+
+def clip_coefficient(norm: jax.Array, max_norm: float | None, eps: float) -> jax.Array:
+    """min(1, max_norm / (norm + eps)), 0-dim; 1 where max_norm is None. A norm of 0 gives 1."""
+    if max_norm is None:
+        return jnp.ones_like(norm)
+    return jnp.minimum(max_norm / (norm + eps), 1.0)
+
+
+def adamw(
+    param: jax.Array,
+    grad: jax.Array,
+    m: jax.Array,
+    v: jax.Array,
+    lr: jax.Array,
+    correction1: jax.Array,
+    correction2: jax.Array,
+    constants: Constants,
+    decayed: bool,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """One AdamW update with decoupled decay: (param, m, v) afterwards; elementwise.
+
+    The decay is added to the update rather than multiplied into the parameter: `param * (1 - lr * decay)`
+    rounds the factor to float32 and drifts by that rounding every step.
+
+    Args:
+      lr, correction1, correction2: 0-dim; the corrections are 1 - beta**t.
+      decayed: whether the weight decay reaches these parameters.
+    """
+    m = constants.beta1 * m + (1 - constants.beta1) * grad
+    v = constants.beta2 * v + (1 - constants.beta2) * (grad * grad)
+    update = (m / correction1) / (jnp.sqrt(v / correction2) + constants.adam_eps)
+    if decayed:
+        update = update + constants.weight_decay * param
+    return param - lr * update, m, v

@@ -1,0 +1,101 @@
+"""The step, once: what it computes, in the order in which it is computed, before any compiler sees it.
+
+    local gradient sums over micro-batches -> one all-reduce -> one division by the tokens of the global batch
+    -> global norm -> clip -> AdamW at the learning rate of the table -> metrics
+
+An update whose loss or gradient norm is not finite is refused on the device: parameters, moments, buffers and
+the counter of updates stay as they are, and it is counted. It is a pure function of one rank's view; what is
+alike on all ranks and what is this rank's own is said where it changes (`own`, `all_reduce`).
+
+Must not: read a number on the host, or branch on one; `compile.py` relies on it. Counterpart:
+`torch_impl/step.py`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jax_impl.memory import Arena, Arrays, TrainState
+from jax_impl.models import Side
+from jax_impl.optimizer import adamw, clip_coefficient, global_norm
+from jax_impl.runtime import matmul_precision
+from spec.edits import Constants, device_table
+from spec.run import Problem
+
+Batch = dict[str, jax.Array]
+"""One rank's rows on the device."""
+
+Step = Callable[[TrainState, Batch], tuple[TrainState, jax.Array, dict[str, Arrays]]]
+"""(state, batch) -> (state, metrics, gradients by phase). The metrics are this rank's row of `METRICS`, (1, 6);
+the gradients are for whoever observes, and cost nothing where they are left out of a compiled program."""
+
+
+def make_step(side: Side, problem: Problem, constants: Constants, arena: Arena) -> Step:
+    """The uncompiled step of a problem."""
+    profile, ranks = problem.profile, arena.ranks
+    table = device_table(problem, constants)
+    decayed = {row.name: row.decayed for row in arena.rows}
+
+    def loss(working: Arrays, buffers: Arrays, part: Batch) -> tuple[jax.Array, tuple[jax.Array, Arrays]]:
+        module = arena.module(working, buffers)
+        loss_sum, count = side.loss(module, part)
+        return loss_sum * constants.loss_scale, (count, arena.buffers_of(module))
+
+    def micro_batch_sums(working: Arrays, buffers: Arrays, batch: Batch) -> tuple[Any, Arrays]:
+        """((gradients, loss_sum, count), buffers) of this rank, each part rounded to the accumulate dtype."""
+
+        def add(carry: tuple[Any, Arrays], part: Batch) -> tuple[tuple[Any, Arrays], None]:
+            sums, buffers = carry
+            with matmul_precision(profile):
+                differentiate = jax.value_and_grad(loss, has_aux=True)
+                (loss_sum, (count, buffers)), grads = differentiate(working, buffers, part)
+            return (
+                jax.tree.map(jnp.add, sums, cast((grads, loss_sum, count), profile.accumulate)),
+                buffers,
+            ), None
+
+        parts = jax.tree.map(lambda rows: rows.reshape(problem.micro_batches, -1, *rows.shape[1:]), batch)
+        zeros = {name: jnp.zeros(param.shape) for name, param in working.items()}
+        zeros = ranks.own(cast((zeros, 0, 0), profile.accumulate))
+        carry, _ = lax.scan(add, (zeros, buffers), parts)
+        return carry
+
+    def step(state: TrainState, batch: Batch) -> tuple[TrainState, jax.Array, dict[str, Arrays]]:
+        # One rounding a step: every use in every micro-batch reads this copy.
+        working = ranks.own(cast(state.params, profile.compute))
+        own_buffers = jax.tree.map(lambda buffer: buffer[0], state.buffers)
+        sums, buffers = micro_batch_sums(working, own_buffers, batch)
+        rank_tokens = sums[2]
+        grads, loss_sum, tokens = ranks.all_reduce(sums)
+
+        loss = loss_sum / tokens
+        grads = jax.tree.map(lambda grad: grad / tokens, grads)
+        norm = global_norm(grads)
+        clip = clip_coefficient(norm, constants.max_norm, constants.clip_eps)
+        clipped = jax.tree.map(lambda grad: grad * clip, grads)
+        lr, correction1, correction2 = jnp.asarray(table)[jnp.minimum(state.applied, len(table) - 1)]
+        finite = jnp.isfinite(loss) & jnp.isfinite(norm)
+
+        params, m, v = {}, {}, {}
+        for name, param in state.params.items():
+            moments = state.m[name], state.v[name]
+            params[name], m[name], v[name] = adamw(
+                param, clipped[name], *moments, lr, correction1, correction2, constants, decayed[name]
+            )
+        buffers = jax.tree.map(lambda buffer: buffer[None], buffers)
+        updated = TrainState(params, m, v, buffers, state.applied + 1, state.skipped)
+        refused = TrainState(state.params, state.m, state.v, state.buffers, state.applied, state.skipped + 1)
+        state = jax.tree.map(lambda new, old: jnp.where(finite, new, old), updated, refused)
+
+        metrics = cast((loss, norm, clip, lr, state.skipped, rank_tokens), profile.accumulate)
+        return state, jnp.stack(metrics)[None], {"grad": grads, "clipped": clipped}
+
+    return step
+
+
+def cast(tree: Any, dtype: str) -> Any:
+    """Every leaf, number or array, as an array of the dtype."""
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf).astype(dtype), tree)

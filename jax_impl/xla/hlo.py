@@ -1,0 +1,85 @@
+"""Reads the text of a compiled XLA program (`Compiled.as_text()`): what is donated, what is reduced and where.
+
+Must not: run or change a program. The text is not a promised format; whatever a reader here does not find, its
+caller reports as missing, so that a new spelling fails loudly.
+"""
+
+import math
+import re
+from dataclasses import dataclass
+
+_ALIAS = re.compile(r"\{[\d, ]*\}: \((\d+), \{[\d, ]*\}, \w+-alias\)")
+_HEADER = re.compile(r"^(?:ENTRY )?%?([\w.$-]+) \(.*\{\s*$")
+_CALLED = re.compile(
+    r"(?:calls|to_apply|body|condition|branch_computations|called_computations)=\{?(%?[^,}\s]+(?:, %[^,}\s]+)*)"
+)
+_WHILE_BODY = re.compile(r"\bwhile\(.*?\bbody=%?([\w.$-]+)")
+_COLLECTIVE = re.compile(
+    r"= (.*?) (all-reduce|reduce-scatter|all-gather|all-to-all|collective-permute|collective-broadcast)(?:-start)?\("
+)
+_SHAPE = re.compile(r"\w+\[([\d,]*)\]")
+
+
+@dataclass(frozen=True)
+class Collective:
+    """One collective operation of a program."""
+
+    kind: str
+    elements: int
+    """Elements that it delivers to one device."""
+    in_loop: bool
+    """Whether it stands in the body of a loop, or in something that such a body calls."""
+
+
+def aliased_parameters(text: str) -> set[int]:
+    """Numbers of the program's parameters whose memory an output takes over."""
+    header = text.split("\n", 1)[0]
+    return {int(number) for number in _ALIAS.findall(header)}
+
+
+def collectives(text: str) -> list[Collective]:
+    """Every collective of the program, in the order of its text."""
+    computations = _computations(text)
+    looped = _reachable(computations, _loop_bodies(computations))
+    return [
+        Collective(kind, _num_elements(shape), name in looped)
+        for name, lines in computations.items()
+        for line in lines
+        for shape, kind in _COLLECTIVE.findall(line)
+    ]
+
+
+def _computations(text: str) -> dict[str, list[str]]:
+    """Lines of each computation by its name."""
+    computations: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for line in text.splitlines():
+        if header := _HEADER.match(line):
+            lines = computations.setdefault(header.group(1), [])
+        else:
+            lines.append(line)
+    return computations
+
+
+def _loop_bodies(computations: dict[str, list[str]]) -> set[str]:
+    return {body for lines in computations.values() for line in lines for body in _WHILE_BODY.findall(line)}
+
+
+def _reachable(computations: dict[str, list[str]], start: set[str]) -> set[str]:
+    """The computations of `start` and all that they call."""
+    seen: set[str] = set()
+    waiting = list(start)
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        for line in computations.get(name, ()):
+            for group in _CALLED.findall(line):
+                waiting += [called.strip().lstrip("%") for called in group.split(",")]
+    return seen
+
+
+def _num_elements(shape: str) -> int:
+    """Elements of an array shape `f32[4,8]{1,0}`, or of all arrays of a tuple."""
+    return sum(math.prod(int(n) for n in dims.split(",") if n) for dims in _SHAPE.findall(shape))
