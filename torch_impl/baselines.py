@@ -98,7 +98,8 @@ class Baseline:
         where the tokens are known by then, which is without accumulation, and else afterwards.
         """
         slices = micro_slices(len(next(iter(batch.values()))), self._micro_batches)
-        totals, rank_tokens, scale = torch.zeros_like(self.metrics[:2]), self.metrics[0], None
+        totals = torch.zeros_like(self.metrics[:2])
+        rank_tokens = scale = totals[0]
         for k, rows in enumerate(slices):
             part = {name: values[rows] for name, values in batch.items()}
             is_last = k == len(slices) - 1
@@ -112,7 +113,7 @@ class Baseline:
                     scale = self._ranks.world_size / totals[1]
                 loss_sum.backward(scale if len(slices) == 1 else None)
         if len(slices) > 1:
-            torch._foreach_mul_([parameter.grad for parameter in self._parameters()], scale)
+            torch._foreach_mul_([p.grad for p in self._parameters() if p.grad is not None], scale)
         return totals[0] / totals[1], rank_tokens
 
     def tensors(self, phase: str) -> dict[str, Tensor]:

@@ -23,13 +23,16 @@ from torch_impl.step import Batch, Step
 class Compiled:
     """A step that runs, and what became of it."""
 
-    step: Callable[[Arena, Batch], None]
+    step: Callable[[Any, Batch], None]
+    """(state, batch) -> None; changes the state in place."""
     mode_ran: str
     compile_s: float | None
     reasons: dict[str, str]
     """Why a figure is null, by figure."""
     options: dict[str, Any]
     """What the compiler was told, for the manifest."""
+    proven: dict[str, Any] | None = None
+    """What was found in the one program that makes a step, for the manifest; None where there are several."""
 
 
 def compile_step(step: Step, arena: Arena, batch: Batch, mode: str, profile: Profile) -> Compiled:
@@ -41,10 +44,8 @@ def compile_step(step: Step, arena: Arena, batch: Batch, mode: str, profile: Pro
     Raises:
       RuleError: the mode is not available.
     """
-    if mode.startswith("baseline:"):
-        return Compiled(step, mode, None, {"compile_s": "a baseline compiles inside its first steps"}, {})
     if mode == "eager":
-        return Compiled(step, mode, None, {"compile_s": "nothing is compiled in mode eager"}, {})
+        return uncompiled(step, mode, "nothing is compiled in mode eager")
     if mode != "inductor":
         raise RuleError(
             "A mode is available in this version.",
@@ -59,7 +60,12 @@ def compile_step(step: Step, arena: Arena, batch: Batch, mode: str, profile: Pro
         saved = [tensor.clone() for tensor in arena.lasting()]
         compiled(arena, batch)
         torch._foreach_copy_(arena.lasting(), saved)
-    return Compiled(compiled, mode, time.perf_counter() - started, {}, options)
+    return Compiled(compiled, mode, time.perf_counter() - started, _many_calls(mode), options)
+
+
+def uncompiled(step: Callable[[Any, Batch], None], mode: str, reason: str) -> Compiled:
+    """A step that runs as it came; the reason says why there is no `compile_s`."""
+    return Compiled(step, mode, None, _many_calls(mode) | {"compile_s": reason}, {})
 
 
 def inductor_options(profile: Profile) -> dict[str, Any]:
@@ -71,6 +77,10 @@ def inductor_options(profile: Profile) -> dict[str, Any]:
     if profile.name in DETERMINISTIC_PROFILES:
         options["eager_numerics.division_rounding"] = True
     return options
+
+
+def _many_calls(mode: str) -> dict[str, str]:
+    return dict.fromkeys(("launch_us", "capture"), f"in mode {mode} many calls launch a step")
 
 
 def _inductor(function: Callable[..., Any], options: dict[str, Any]) -> Callable[..., Any]:

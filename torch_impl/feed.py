@@ -25,7 +25,7 @@ class Feed:
     """
 
     def __init__(self, source: RowSource, problem: Problem, ranks: Ranks, cycle: int | None = None) -> None:
-        self._source, self._global_batch, self._ranks = source, problem.global_batch, ranks
+        self._source, self._global_batch = source, problem.global_batch
         self.start, self.stop = rank_rows(problem.global_batch, ranks.rank, ranks.world_size)
         self._prepared = None if cycle is None else [self._make(step) for step in range(cycle)]
 
@@ -52,8 +52,8 @@ class Stage:
     used where they lie.
     """
 
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
+    def __init__(self, ranks: Ranks) -> None:
+        self._device = ranks.device
         self._spec: dict[str, tuple[tuple[int, ...], np.dtype]] | None = None
         self._slots: list[tuple[DeviceBatch, torch.cuda.Event]] = []
         self._next = 0

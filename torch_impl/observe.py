@@ -52,6 +52,13 @@ class Observer:
         name = self._folder / "init.safetensors" if step == INIT else batch_file(self._folder, step)
         save_tensors(name, tensors)
 
+    def agreement(self) -> str:
+        """Whether the observed and the timed program are one in what they compute, in words."""
+        return (
+            "the same program runs whether it is observed or not: gradients are read from the memory that "
+            "the step leaves them in"
+        )
+
 
 @torch.no_grad()
 def activations(trainer: Trainer, rows: Batch) -> Tensors:

@@ -9,7 +9,7 @@ Must not: touch files. Counterpart: `jax_impl/trainer.py`.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -25,11 +25,12 @@ from spec.run import Execution, Problem
 from spec.weights import Tensors, init_parameters
 from torch_impl import parallel, runtime, state
 from torch_impl.baselines import Baseline
-from torch_impl.compile import Compiled, compile_step
+from torch_impl.compile import Compiled, compile_step, uncompiled
 from torch_impl.feed import Feed, Stage
 from torch_impl.memory import METRICS, Arena
 from torch_impl.models import Side, preset_side
 from torch_impl.state import State
+from torch_impl.step import Batch as DeviceBatch
 from torch_impl.step import make_step
 
 
@@ -77,14 +78,15 @@ class Trainer:
         chosen = constants(problem, edits)
         self.side = side or preset_side(problem, chosen)
         table = problem.parameter_table()
+        self.compiled: Compiled | None = None
+        """What the step became; None until the first batch tells its shapes."""
         self.state: State
-        self._step: Callable[[Any, Any], None]
         if mode.startswith("baseline:"):
             if chosen != constants(problem):
                 raise RuleError("A baseline is stock.", f"edits on {mode}", "edit another mode")
             name = mode.removeprefix("baseline:")
             self.state = Baseline(name, self.side, problem, chosen, self.ranks)
-            self._step = Baseline.step
+            self.compiled = uncompiled(Baseline.step, mode, "a baseline compiles inside its first steps")
         else:
             self.state = Arena(self.side.build(), table, problem.profile, self.ranks.device)
             self._step = make_step(self.side, problem, chosen, self.ranks)
@@ -93,11 +95,9 @@ class Trainer:
             self.load({f"param/{name}": values for name, values in initial.items()})
         else:
             self._take_values_of_rank_0()
-        self.compiled: Compiled | None = None
-        """What the step became; None before the first step, whose batch tells the shapes."""
         self.num_steps = 0
         """Steps dispatched."""
-        self._stage, self._read_back = Stage(self.ranks.device), _ReadBack(self.state.metrics)
+        self.stage, self._read_back = Stage(self.ranks), _ReadBack(self.state.metrics)
 
     @cached_property
     def feed(self) -> Feed:
@@ -111,8 +111,12 @@ class Trainer:
 
     def step(self, rows: Batch) -> None:
         """Dispatches one step on this rank's rows; returns as soon as the device has all its orders."""
-        batch = self._stage(rows)
+        self.launch(self.stage(rows))
+
+    def launch(self, batch: DeviceBatch) -> None:
+        """The second half of `step`, on rows that `stage` has put on the device."""
         if self.compiled is None:
+            assert isinstance(self.state, Arena)
             self.compiled = compile_step(self._step, self.state, batch, self.mode, self.problem.profile)
         self.compiled.step(self.state, batch)
         self._read_back.put(self.num_steps)

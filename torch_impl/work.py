@@ -38,9 +38,9 @@ def do(job: Job, ranks: Ranks) -> None:
     problem, execution = job.spec.problem, job.spec.execution
     source = open_source(problem, job.batches)
     trainer = Trainer(problem, execution, job.mode, job.edits, source=source, ranks=ranks)
-    manifest = _Manifest(job, trainer)
-    manifest.write()
     observer = Observer(job)
+    manifest = _Manifest(job, trainer, observer)
+    manifest.write()
     observer.after(trainer, INIT)
     match job.purpose:
         case "run":
@@ -58,8 +58,8 @@ def do(job: Job, ranks: Ranks) -> None:
 class _Manifest:
     """`manifest.json`, written by rank 0 before the first step and again after the last."""
 
-    def __init__(self, job: Job, trainer: Trainer) -> None:
-        self._job, self._trainer = job, trainer
+    def __init__(self, job: Job, trainer: Trainer, observer: Observer) -> None:
+        self._job, self._trainer, self._observer = job, trainer, observer
         self._probes = runtime.probes(trainer.problem.profile, trainer.ranks.device)
         initial = _bare(trainer.export(["param"]))
         self._init_sha256 = {name: tensor_sha256(array) for name, array in initial.items()}
@@ -71,12 +71,7 @@ class _Manifest:
             return
         compiled = self._trainer.compiled
         reasons = dict(compiled.reasons) if compiled else {"compile_s": "no step was run"}
-        reasons["capture"] = f"no graph is captured in mode {self._job.mode}"
-        reasons["launch_us"] = f"a step is launched by many calls in mode {self._job.mode}"
-        reasons["observation"] = (
-            "the same program runs whether it is observed or not: gradients are read from the memory that "
-            "the step leaves them in"
-        )
+        reasons["observation"] = self._observer.agreement()
         manifest = {
             "side": "torch",
             "purpose": self._job.purpose,
@@ -88,7 +83,7 @@ class _Manifest:
             "init_digest": self._init_digest,
             "probes": self._probes,
             "compile_s": compiled.compile_s if compiled else None,
-            "capture": None,
+            "capture": compiled.proven if compiled else None,
             "reasons": reasons,
         }
         record.write_json(Path(self._job.out) / "manifest.json", manifest)

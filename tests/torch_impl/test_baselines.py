@@ -10,8 +10,8 @@ from tests.torch_impl.small import GPT, gpt_problem, make_trainer, relative_diff
 NUM_STEPS = 10
 
 TOLERANCE = {"f64": 1e-5, "strict": 1e-5, "bf16": 1e-2}
-"""Of the losses. Stock clipping adds 1e-6 to the norm, and AdamW turns that into some 1e-6 of every update; in
-bf16 the differing update rounds to other neighbours, 4e-3 apart, in a few weights."""
+"""Of the losses. Stock clipping adds 1e-6 to the norm, and AdamW turns that into some 1e-6 of every update;
+in bf16 the differing update rounds to other neighbours, 4e-3 apart, in a few weights."""
 
 
 @pytest.fixture(autouse=True)

@@ -44,7 +44,7 @@ def test_prepared_rows_repeat() -> None:
     ids=["rows", "dtype", "name", "width that would broadcast"],
 )
 def test_another_shape_is_refused(other) -> None:
-    stage = Stage(CPU)
+    stage = Stage(Ranks(0, 1, 0, CPU))
     stage({"x": np.zeros((4, 2), np.float32)})
     with pytest.raises(RuleError, match="of the first"):
         stage(other)

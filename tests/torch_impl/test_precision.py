@@ -1,4 +1,4 @@
-"""The precision table holds on this device: dtypes of all that is stored and used, and probes that can fail."""
+"""The precision table holds on this device: dtypes of what is stored and used, and probes that can fail."""
 
 from dataclasses import replace
 
