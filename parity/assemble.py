@@ -115,13 +115,17 @@ def speed(held: Sequence[Held]) -> Speed | None:
     if ratio is None:
         reasons["verdict"] = reasons["ratio"]
     return Speed(
-        torch=side_speed(passes["torch"]),
-        jax=side_speed(passes["jax"]),
+        torch=side_speed(passes["torch"], _run_folders(held, "torch")),
+        jax=side_speed(passes["jax"], _run_folders(held, "jax")),
         ratio=ratio,
         verdict=statistics.verdict(ratio) if ratio else None,
         rule=statistics.RULE,
         reasons=reasons,
     )
+
+
+def _run_folders(held: Sequence[Held], side: str) -> list[Path]:
+    return [Path(job.out) for job in finished(held, "run") if job.side == side]
 
 
 def _is_own(job: Job, side: str) -> bool:

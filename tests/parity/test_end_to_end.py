@@ -1,4 +1,4 @@
-"""Both real sides under the real command line: clean runs are the same, planted changes are found and named."""
+"""Both real sides under the real command line: clean runs are the same, planted changes are named."""
 
 import json
 import subprocess
@@ -120,7 +120,8 @@ def test_float64_agrees_to_the_last_bits(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_two_hosts_meet_at_an_address(tmp_path: Path) -> None:
     """Two referees on this machine stand for two hosts."""
-    words = f"train tiny --backend torch --devices 2 --nodes 2 --steps 3 --no-time --rendezvous 127.0.0.1:{free_port()}"
+    address = f"127.0.0.1:{free_port()}"
+    words = f"train tiny --backend torch --devices 2 --nodes 2 --rendezvous {address} --steps 3 --no-time"
     hosts = [
         subprocess.Popen(
             command(f"{words} --node-rank {rank} --out host{rank}"),
