@@ -105,7 +105,7 @@ def by_hand(
 
 
 def _default_device() -> str:
-    """`cuda` where there are JAX's plugin and a GPU. JAX is not asked: it could not join a group afterwards."""
+    """`cuda` where JAX's plugin and a GPU are. JAX is not asked: it could not join a group then."""
     platforms = os.environ.get("JAX_PLATFORMS")
     if platforms:
         return "cuda" if "cuda" in platforms or "gpu" in platforms else "cpu"

@@ -12,25 +12,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+from jax.sharding import PartitionSpec
 
-from jax_impl.memory import Arena, Arrays, TrainState, abstract, prove_in_place
+from jax_impl.memory import abstract, layout, prove_in_place
 from jax_impl.parallel import BY_RANK, REPLICATED
 from jax_impl.runtime import compiler_options
+from jax_impl.state import State
 from jax_impl.step import Batch, Step
 from jax_impl.xla import compilations, hlo
 from spec.errors import RuleError
 from spec.precision import Profile
 
 
-Observed = Callable[[TrainState, Batch], tuple[TrainState, jax.Array, dict[str, Arrays]]]
-"""(state, batch) -> (state, metrics, gradients by phase); the state that goes in stays."""
-
-
 @dataclass(frozen=True)
 class Compiled:
     """A step that runs, and what became of it."""
 
-    step: Callable[[TrainState, Batch], tuple[TrainState, jax.Array]]
+    step: Callable[[Any, Batch], tuple[Any, jax.Array]]
     """(state, batch) -> (state, metrics). The state that goes in is used up."""
     mode_ran: str
     compile_s: float | None
@@ -42,7 +40,7 @@ class Compiled:
     """What was found in the program, for the manifest; None where there is no single program."""
 
 
-def compile_step(step: Step, arena: Arena, batch: Batch, mode: str, profile: Profile) -> Compiled:
+def compile_step(step: Step, arena: State, batch: Batch, mode: str, profile: Profile) -> Compiled:
     """Makes the step run in the mode asked for; the arena stays as it is.
 
     Args:
@@ -51,36 +49,37 @@ def compile_step(step: Step, arena: Arena, batch: Batch, mode: str, profile: Pro
     Raises:
       RuleError: the mode cannot be had here, or the program does not do what it should (`prove`).
     """
+    if mode.startswith("baseline:"):
+        run = _plain_jit(_train_step(step), arena, profile, donate_argnums=0)
+        reasons = {"compile_s": "a baseline compiles inside its first step"}
+        return Compiled(run, mode, None, reasons, compiler_options(profile))
     if mode == "nojit":
         return _without_compiler(step, arena)
     assert mode == "jit", mode
-
-    def train_step(state: TrainState, batch: Batch) -> tuple[TrainState, jax.Array]:
-        return step(state, batch)[:2]
-
     started, compiled_before = time.perf_counter(), compilations.count("train_step")
-    program = _program(train_step, arena, batch, profile, (arena.layout, BY_RANK), donate=True)
+    program = _program(_train_step(step), arena, batch, profile, donate_argnums=0)
     compile_s = time.perf_counter() - started
-    proven = {
-        "programs_compiled": compilations.count("train_step") - compiled_before,
-        **prove(program, arena),
-    }
+    compiled = compilations.count("train_step") - compiled_before
+    assert compiled == 1, f"{compiled} programs compiled for one step"
+    proven = {"programs_compiled": compiled, **prove(program, arena)}
     return Compiled(program, mode, compile_s, {}, compiler_options(profile), proven)
 
 
-def compile_observed(step: Step, arena: Arena, batch: Batch, profile: Profile) -> Observed:
-    """The same step as a second program that gives the gradients too, and leaves the state that goes in alone.
+def compile_observed(step: Step, arena: State, batch: Batch, mode: str, profile: Profile) -> Step:
+    """The same step as a second program, which gives the gradients too and leaves its state as it was.
 
     A program with more results is another program, so it never takes the place of the one that is timed.
     """
 
-    def observed_step(state: TrainState, batch: Batch) -> tuple[TrainState, jax.Array, dict[str, Arrays]]:
+    def observed_step(state: Any, batch: Batch) -> Any:
         return step(state, batch)
 
-    return _program(observed_step, arena, batch, profile, (arena.layout, BY_RANK, REPLICATED), donate=False)
+    if mode.startswith("baseline:"):
+        return _plain_jit(observed_step, arena, profile, gradients=(REPLICATED,))
+    return _program(observed_step, arena, batch, profile, gradients=(REPLICATED,))
 
 
-def prove(program: jax.stages.Compiled, arena: Arena) -> dict[str, Any]:
+def prove(program: jax.stages.Compiled, arena: State) -> dict[str, Any]:
     """What the program was found to do, for the manifest.
 
     Raises:
@@ -88,6 +87,7 @@ def prove(program: jax.stages.Compiled, arena: Arena) -> dict[str, Any]:
         outside of loops.
     """
     text, memory = program.as_text(), program.memory_analysis()
+    assert text is not None and memory is not None
     in_place_bytes = prove_in_place(program, abstract(arena.train_state))
     found = hlo.collectives(text)
     num_sums = sum(row.size for row in arena.rows) + 2 if arena.ranks.world_size > 1 else 0
@@ -97,7 +97,8 @@ def prove(program: jax.stages.Compiled, arena: Arena) -> dict[str, Any]:
     if reduced != num_sums or in_loops or others:
         raise RuleError(
             "A step reduces every gradient, the loss and the tokens exactly once, outside of its loops.",
-            f"{reduced} elements reduced, {num_sums} to be; {in_loops} collectives in loops; others: {others}",
+            f"{reduced} elements reduced, {num_sums} expected; collectives in loops: {in_loops}; "
+            f"of other kinds: {', '.join(others) or 'none'}",
             "take gradients with respect to parameters that are marked as the rank's own",
         )
     return {
@@ -115,27 +116,59 @@ def prove(program: jax.stages.Compiled, arena: Arena) -> dict[str, Any]:
     }
 
 
+def _train_step(step: Step) -> Callable[[Any, Batch], tuple[Any, jax.Array]]:
+    """The step without its gradients, under the name that XLA and the count of compilations know it by."""
+
+    def train_step(state: Any, batch: Batch) -> tuple[Any, jax.Array]:
+        return step(state, batch)[:2]
+
+    return train_step
+
+
 def _program(
-    function: Callable[..., Any], arena: Arena, batch: Batch, profile: Profile, outputs: Any, donate: bool
+    function: Callable[..., Any],
+    arena: State,
+    batch: Batch,
+    profile: Profile,
+    gradients: tuple[PartitionSpec, ...] = (),
+    donate_argnums: int | tuple[()] = (),
 ) -> jax.stages.Compiled:
-    """One program of (state, batch), from shapes and shardings alone: nothing runs here.
+    """One program of (state, batch), made from shapes and shardings alone: nothing runs here.
 
     Args:
-      outputs: where each result lies, a tree of `REPLICATED` and `BY_RANK`.
+      gradients: where they lie, if the function returns them after state and metrics.
     """
-    inputs = (arena.layout, BY_RANK)
+    inputs = (layout(arena.train_state), BY_RANK)
+    outputs = (layout(arena.train_state), BY_RANK, *gradients)
     jitted = jax.jit(
         arena.ranks.spread(function, inputs, outputs),
         in_shardings=jax.tree.map(arena.ranks.sharding, inputs),
         out_shardings=jax.tree.map(arena.ranks.sharding, outputs),
-        donate_argnums=0 if donate else (),
+        donate_argnums=donate_argnums,
         # A dropped argument would renumber those whose memory is reused, which `prove` reads.
         keep_unused=True,
     )
     return jitted.lower(abstract(arena.train_state), abstract(batch)).compile(compiler_options(profile))
 
 
-def _without_compiler(step: Step, arena: Arena) -> Compiled:
+def _plain_jit(
+    function: Callable[..., Any],
+    arena: State,
+    profile: Profile,
+    gradients: tuple[PartitionSpec, ...] = (),
+    donate_argnums: int | tuple[()] = (),
+) -> Callable[..., Any]:
+    """As users write it: the shardings of the arguments say it all, and the partitioner does the rest."""
+    outputs = (layout(arena.train_state), BY_RANK, *gradients)
+    return jax.jit(
+        function,
+        out_shardings=jax.tree.map(arena.ranks.sharding, outputs),
+        donate_argnums=donate_argnums,
+        compiler_options=compiler_options(profile),
+    )
+
+
+def _without_compiler(step: Step, arena: State) -> Compiled:
     """Operation by operation, as a debugger wants it."""
     if arena.ranks.world_size > 1:
         raise RuleError(
@@ -144,7 +177,7 @@ def _without_compiler(step: Step, arena: Arena) -> Compiled:
             "take --mode jax=jit, or one device",
         )
 
-    def run(state: TrainState, batch: Batch) -> tuple[TrainState, jax.Array]:
+    def run(state: Any, batch: Batch) -> tuple[Any, jax.Array]:
         with jax.disable_jit():
             return step(state, batch)[:2]
 

@@ -75,16 +75,14 @@ class Arena:
             m=self._place(moments),
             v=self._place(moments),
             buffers=self._place(_buffer_values(self._buffers, profile.master), BY_RANK),
-            applied=ranks.place(np.zeros((), np.int32), REPLICATED),
-            skipped=ranks.place(np.zeros((), np.int32), REPLICATED),
+            applied=self._counter(0),
+            skipped=self._counter(0),
         )
 
     @property
-    def layout(self) -> TrainState:
-        """Where each leaf of the state lies: a tree of `REPLICATED` and `BY_RANK`."""
-        where = {phase: {name: REPLICATED for name in self._params} for phase in ("params", "m", "v")}
-        buffers = {name: BY_RANK for name in self._buffers}
-        return TrainState(**where, buffers=buffers, applied=REPLICATED, skipped=REPLICATED)
+    def applied(self) -> int:
+        """Updates made so far; waits for the device."""
+        return int(self.train_state.applied)
 
     def module(self, params: Arrays, buffers: Arrays) -> nnx.Module:
         """The module with these arrays in it, inside a trace."""
@@ -108,39 +106,54 @@ class Arena:
     def write(self, phase: str, arrays: dict[str, np.ndarray]) -> None:
         """Puts host arrays, in this framework's layout, in place of a whole phase of the state."""
         state = self.train_state
-        if phase == "buffer":
-            placed = self._place({name: array[None] for name, array in arrays.items()}, BY_RANK)
-            self.train_state = replace(state, buffers=placed)
-        else:
-            field = "params" if phase == "param" else phase
-            self.train_state = replace(state, **{field: self._place(arrays)})
+        match phase:
+            case "param":
+                self.train_state = replace(state, params=self._place(arrays))
+            case "m":
+                self.train_state = replace(state, m=self._place(arrays))
+            case "v":
+                self.train_state = replace(state, v=self._place(arrays))
+            case "buffer":
+                own = {name: array[None] for name, array in arrays.items()}
+                self.train_state = replace(state, buffers=self._place(own, BY_RANK))
 
     def count(self, applied: int | None, skipped: int | None) -> None:
         """Sets the counters that are given."""
-        given = {name: n for name, n in (("applied", applied), ("skipped", skipped)) if n is not None}
-        placed = {name: self.ranks.place(np.array(n, np.int32), REPLICATED) for name, n in given.items()}
-        self.train_state = replace(self.train_state, **placed)
+        if applied is not None:
+            self.train_state = replace(self.train_state, applied=self._counter(applied))
+        if skipped is not None:
+            self.train_state = replace(self.train_state, skipped=self._counter(skipped))
 
     def describe(self) -> list[dict[str, Any]]:
-        """What each parameter is, for the manifest: name, shape, dtype, decayed, trainable."""
-        return [
-            {
-                "name": row.name,
-                "shape": list(row.shape),
-                "dtype": self.train_state.params[row.name].dtype.name,
-                "decayed": row.decayed,
-                "trainable": True,
-            }
-            for row in self.rows
-        ]
+        """What each parameter is, for the manifest; see `describe_parameter`."""
+        return [describe_parameter(row, self.train_state.params[row.name]) for row in self.rows]
 
     def _place(self, arrays: dict[str, np.ndarray], where: PartitionSpec = REPLICATED) -> Arrays:
         return {name: self.ranks.place(array, where) for name, array in arrays.items()}
+
+    def _counter(self, number: int) -> jax.Array:
+        return self.ranks.place(np.array(number, np.int32), REPLICATED)
 
 
 def abstract(tree: Any) -> Any:
     """Shapes, dtypes and shardings of a tree of arrays: what a program is compiled from."""
     return jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=a.sharding), tree)
+
+
+def layout(tree: Any) -> Any:
+    """Where each array of a tree lies: a tree of `REPLICATED` and `BY_RANK`."""
+    return jax.tree.map(lambda a: a.sharding.spec, tree)
+
+
+def describe_parameter(row: ParamSpec, stored: jax.Array) -> dict[str, Any]:
+    """One parameter for the manifest: name, shape, dtype (as stored), decayed, trainable."""
+    return {
+        "name": row.name,
+        "shape": list(row.shape),
+        "dtype": stored.dtype.name,
+        "decayed": row.decayed,
+        "trainable": True,
+    }
 
 
 def tied_names(module: nnx.Module) -> list[list[str]]:
@@ -163,6 +176,8 @@ def prove_in_place(program: jax.stages.Compiled, state: TrainState) -> int:
     Raises:
       RuleError: a leaf is copied, or comes back with another shape, dtype or sharding; it is named.
     """
+    text, memory = program.as_text(), program.memory_analysis()
+    assert text is not None and memory is not None
     leaves, outputs = jax.tree_util.tree_leaves_with_path(state), jax.tree.leaves(program.out_info[0])
     shardings = jax.tree.leaves(program.output_shardings[0])
     for (path, before), after, sharding in zip(leaves, outputs, shardings, strict=True):
@@ -174,9 +189,9 @@ def prove_in_place(program: jax.stages.Compiled, state: TrainState) -> int:
                 f"out {after.dtype}{after.shape} {sharding.spec}",
                 "look for a value of another dtype in the update",
             )
-    in_place = hlo.aliased_parameters(program.as_text())
+    in_place = hlo.aliased_parameters(text)
     copied = [_leaf_name(path) for number, (path, _) in enumerate(leaves) if number not in in_place]
-    alias_bytes = program.memory_analysis().alias_size_in_bytes
+    alias_bytes = memory.alias_size_in_bytes
     state_bytes = sum(_local_bytes(leaf) for _, leaf in leaves)
     if copied or alias_bytes != state_bytes:
         raise RuleError(

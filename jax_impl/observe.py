@@ -1,8 +1,8 @@
 """What a job asks to see of a run: phases of the state at chosen steps, written as tensors by rank 0.
 
-Gradients and activations never leave the timed program. They come from programs of their own, run before the
-step from the state that it starts from; whether the step then ended where the observed one did, to the bit, is
-told. Must not: change the state. Counterpart: `torch_impl/observe.py`.
+Gradients and activations never leave the timed program. They come from programs of their own, run before a
+step from the state that it starts from; whether that step then ended where the observed one did, to the bit,
+is told. Must not: change the state. Counterpart: `torch_impl/observe.py`.
 """
 
 from pathlib import Path

@@ -1,8 +1,8 @@
 """Global norm, clip coefficient and AdamW as pure functions of arrays.
 
-Written out rather than taken from optax, which forms the corrections and the decay otherwise and so differs in
-the last bits; `baselines.py` takes the stock optimizer. Must not: read a constant from elsewhere than their
-arguments. Counterpart: `torch_impl/optimizer.py`.
+Written out rather than taken from optax, which computes the corrections in float32; `baselines.py` takes the
+stock optimizer. Must not: read a constant from elsewhere than their arguments. Counterpart:
+`torch_impl/optimizer.py`.
 """
 
 from collections.abc import Mapping

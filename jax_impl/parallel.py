@@ -43,10 +43,10 @@ class Ranks:
     """The devices of all ranks in their order, along one axis."""
 
     def all_reduce(self, tree: Tree) -> Tree:
-        """Inside a spread step: sums all leaves, which have one dtype, over all ranks as ONE flat buffer.
+        """Inside a spread step: sums all leaves, which have one dtype, over all ranks as one flat buffer.
 
-        XLA would reduce a tree in one operation too, but gloo then sends its leaves one by one (measured: 50 ms
-        instead of 4 for 28 leaves and two processes).
+        XLA would reduce a tree in one operation too, but gloo then sends its leaves one by one: measured
+        50 ms instead of 4 for 28 leaves and two processes.
         """
         if self.world_size == 1:
             return tree
@@ -54,9 +54,9 @@ class Ranks:
         return unflatten(lax.psum(flat_N, _AXIS))
 
     def own(self, tree: Tree) -> Tree:
-        """Inside a spread step: marks replicated values as this rank's own, so that what is derived from them is.
+        """Inside a spread step: marks replicated values as this rank's own, their gradients with them.
 
-        The derivative of a replicated value is a sum over ranks, and JAX would sum it in every micro-batch.
+        The gradient of a replicated value is a sum over ranks, and JAX would sum it in every micro-batch.
         """
         if self.world_size == 1:
             return tree
@@ -125,7 +125,7 @@ def join(execution: Execution) -> Ranks:
         raise RuleError(
             "As many processes run as the run has devices.",
             f"{world_size} started, {execution.world_size} asked for",
-            "start one process a device, each with JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES, JAX_PROCESS_ID",
+            "set JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID, one process a device",
         )
     if world_size > 1 and not jax.distributed.is_initialized():
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
@@ -167,6 +167,6 @@ def _mesh(world_size: int) -> Mesh:
         raise RuleError(
             "Every process has one device of its own.",
             f"{world_size} processes with {len(devices)} devices",
-            "name each process's GPU with JAX_LOCAL_DEVICE_IDS; take no --xla_force_host_platform_device_count",
+            "name its GPU in JAX_LOCAL_DEVICE_IDS, and leave --xla_force_host_platform_device_count out",
         )
     return Mesh(np.array(devices), (_AXIS,))

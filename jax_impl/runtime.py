@@ -34,7 +34,7 @@ def configure(problem: Problem, execution: Execution) -> None:
       RuleError: the process has worked in another width. Arrays of both cannot live side by side.
     """
     x64 = problem.profile.master == "float64"
-    if jax.config.jax_enable_x64 != x64:
+    if _setting("jax_enable_x64") != x64:
         if _widths:
             raise RuleError(
                 "A process works in float64 or in narrower types, not in both.",
@@ -43,7 +43,7 @@ def configure(problem: Problem, execution: Execution) -> None:
             )
         jax.config.update("jax_enable_x64", x64)
     _widths.add(x64)
-    if jax.config.jax_platforms != execution.device:
+    if _setting("jax_platforms") != execution.device:
         jax.config.update("jax_platforms", execution.device)
 
 
@@ -72,8 +72,12 @@ def environment() -> dict[str, Any]:
         "jaxlib": jaxlib.__version__,
         "platform_version": jax.extend.backend.get_backend().platform_version,
         "devices": [device.device_kind for device in jax.local_devices()],
-        "flags": {name: getattr(jax.config, name) for name in flags},
+        "flags": {name: _setting(name) for name in flags},
     }
+
+
+def _setting(name: str) -> Any:
+    return getattr(jax.config, name)
 
 
 def peak_memory() -> tuple[int | None, str | None]:
@@ -120,7 +124,7 @@ def probes(profile: Profile, device: jax.Device) -> list[dict[str, Any]]:
 def _run(
     profile: Profile, device: jax.Device, function: Callable[..., jax.Array], *arrays: np.ndarray
 ) -> Any:
-    """The result of a function on the device, in float64. Its arrays are arguments, so nothing is folded away."""
+    """The result of a function on the device, in float64; nothing is folded away, as arrays are arguments."""
     arguments = [jax.device_put(jnp.asarray(array).astype(profile.compute), device) for array in arrays]
     with matmul_precision(profile):
         program = jax.jit(function).lower(*arguments).compile(compiler_options(profile))
@@ -168,7 +172,7 @@ def _loss_dtype(profile: Profile, device: jax.Device) -> str:
 
 
 def _rounding(profile: Profile, device: jax.Device) -> str:
-    """(x + 1) - x where 1 is half a spacing of x: 0 where the sum was rounded, 1 where a fusion kept it wide."""
+    """(x + 1) - x where 1 is half a spacing of x: 0 where the sum was rounded, 1 where a fusion kept it."""
     x = 2.0 ** {"float64": 53, "float32": 24, "bfloat16": 8}[profile.compute]
     kept = _run(profile, device, lambda x_N, one_N: (x_N + one_N) - x_N, np.full(8, x), np.ones(8))
     return profile.compute if not kept.any() else f"wider ({kept[0]:g} kept)"

@@ -1,16 +1,18 @@
 """Between the state of a run and arrays under canonical names: `phase/name`, in the layout of the table.
 
-The table's layout is torch's, and this is the one place that transposes: an affine layer's matrix is (out, in)
-there and (in, out) in flax; every other array is the same. Must not: touch files. Counterpart:
+The table's layout is torch's, and this is the one place that transposes: the matrix of an affine layer is
+(out, in) there and (in, out) in flax; every other array is the same. Must not: touch files. Counterpart:
 `torch_impl/state.py`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 import numpy as np
+from flax import nnx
 
 from jax_impl.memory import Arrays
+from jax_impl.parallel import Ranks
 from spec.errors import RuleError
 from spec.params import ParamSpec
 from spec.weights import Tensors
@@ -24,8 +26,22 @@ COUNTERS = ("meta/applied", "meta/skipped")
 class State(Protocol):
     """What holds a run's state: the arena, or a baseline's model and optimizer."""
 
-    rows: Sequence[ParamSpec]
+    ranks: Ranks
+    rows: tuple[ParamSpec, ...]
     ties: list[list[str]]
+    train_state: Any
+    """The tree of arrays that a step takes and gives back."""
+    seen: dict[str, Arrays]
+    """Gradients of the last step that was observed, by phase."""
+
+    @property
+    def applied(self) -> int:
+        """Updates made so far; waits for the device."""
+        ...
+
+    def module(self, params: Arrays, buffers: Arrays) -> nnx.Module:
+        """The module with these arrays in it, inside a trace."""
+        ...
 
     def tensors(self, phase: str) -> Arrays:
         """The arrays of a phase by canonical name, in this framework's layout."""

@@ -28,9 +28,9 @@ from spec.run import Problem
 Batch = dict[str, jax.Array]
 """One rank's rows on the device."""
 
-Step = Callable[[TrainState, Batch], tuple[TrainState, jax.Array, dict[str, Arrays]]]
-"""(state, batch) -> (state, metrics, gradients by phase). The metrics are this rank's row of `METRICS`, (1, 6);
-the gradients are for whoever observes, and cost nothing where they are left out of a compiled program."""
+Step = Callable[[Any, Batch], tuple[Any, jax.Array, dict[str, Arrays]]]
+"""(state, batch) -> (state, metrics, gradients by phase). Metrics are this rank's row of `METRICS`, (1, 6).
+Gradients are for whoever observes, and cost nothing where they are left out of a compiled program."""
 
 
 def make_step(side: Side, problem: Problem, constants: Constants, arena: Arena) -> Step:

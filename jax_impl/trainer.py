@@ -19,15 +19,18 @@ import jax
 import numpy as np
 
 from jax_impl import parallel, runtime, state
-from jax_impl.compile import Compiled, Observed, compile_observed, compile_step
+from jax_impl.baselines import Baseline
+from jax_impl.compile import Compiled, compile_observed, compile_step
 from jax_impl.feed import Feed, Stage
-from jax_impl.memory import METRICS, Arena, TrainState
+from jax_impl.memory import METRICS, Arena
 from jax_impl.models import Side, preset_side
+from jax_impl.state import State
 from jax_impl.step import Batch as DeviceBatch
-from jax_impl.step import make_step
+from jax_impl.step import Step, make_step
 from spec import codec
 from spec.data.batches import Batch, RowSource, open_source
 from spec.edits import Edit, constants
+from spec.errors import RuleError
 from spec.run import Execution, Problem
 from spec.weights import Tensors, init_parameters
 
@@ -75,9 +78,18 @@ class Trainer:
         self.ranks = ranks or parallel.join(execution)
         chosen = constants(problem, edits)
         self.side = side or preset_side(problem, chosen)
-        module, table = self.side.build(), problem.parameter_table()
-        self.state = Arena(module, table, problem.profile, self.ranks)
-        self._step = make_step(self.side, problem, chosen, self.state)
+        table = problem.parameter_table()
+        self.state: State
+        self._step: Step
+        if mode.startswith("baseline:"):
+            if chosen != constants(problem):
+                raise RuleError("A baseline is stock.", f"edits on {mode}", "edit another mode")
+            name = mode.removeprefix("baseline:")
+            self.state = baseline = Baseline(name, self.side, problem, chosen, self.ranks)
+            self._step = baseline.step
+        else:
+            self.state = arena = Arena(self.side.build(), table, problem.profile, self.ranks)
+            self._step = make_step(self.side, problem, chosen, arena)
         if side is None:
             initial = init_parameters(table, problem.seed_weights)
             self.load({f"param/{name}": values for name, values in initial.items()})
@@ -88,7 +100,7 @@ class Trainer:
         self.num_steps = 0
         """Steps dispatched."""
         self.stage = Stage(self.ranks)
-        self._observed: Observed | None = None
+        self._observed: Step | None = None
         self._metrics: deque[jax.Array] = deque(maxlen=2)
 
     @cached_property
@@ -99,7 +111,7 @@ class Trainer:
     @property
     def applied(self) -> int:
         """Updates made so far; waits for the device."""
-        return int(self.state.train_state.applied)
+        return self.state.applied
 
     def step(self, rows: Batch) -> None:
         """Dispatches one step on this rank's rows; returns as soon as the device has all its orders."""
@@ -114,14 +126,14 @@ class Trainer:
         self._metrics.append(metrics)
         self.num_steps += 1
 
-    def look(self, rows: Batch) -> TrainState:
+    def look(self, rows: Batch) -> Any:
         """Keeps the gradients that a step on these rows would have, for `export`; returns the state after it.
 
         Nothing else changes. All ranks call this together.
         """
         batch = self.stage(rows)
         if self._observed is None:
-            self._observed = compile_observed(self._step, self.state, batch, self.problem.profile)
+            self._observed = compile_observed(self._step, self.state, batch, self.mode, self.problem.profile)
         after, _, self.state.seen = self._observed(self.state.train_state, batch)
         return after
 

@@ -1,1 +1,1 @@
-"""What only XLA has: reading compiled programs. PyTorch's own folder is `torch_impl/graph/`; the two are not mirrored."""
+"""What only XLA has: compiled programs to read. PyTorch's own is `torch_impl/graph/`; neither is mirrored."""

@@ -1,7 +1,7 @@
-"""Reads the text of a compiled XLA program (`Compiled.as_text()`): what is donated, what is reduced and where.
+"""Reads the text of a compiled XLA program (`Compiled.as_text()`): what is updated in place, what is reduced.
 
-Must not: run or change a program. The text is not a promised format; whatever a reader here does not find, its
-caller reports as missing, so that a new spelling fails loudly.
+Must not: run or change a program. The text is no promised format; what is not found here, its caller reports
+as missing, so that a new spelling fails loudly.
 """
 
 import math
@@ -11,11 +11,13 @@ from dataclasses import dataclass
 _ALIAS = re.compile(r"\{[\d, ]*\}: \((\d+), \{[\d, ]*\}, \w+-alias\)")
 _HEADER = re.compile(r"^(?:ENTRY )?%?([\w.$-]+) \(.*\{\s*$")
 _CALLED = re.compile(
-    r"(?:calls|to_apply|body|condition|branch_computations|called_computations)=\{?(%?[^,}\s]+(?:, %[^,}\s]+)*)"
+    r"(?:calls|to_apply|body|condition|branch_computations|called_computations)="
+    r"\{?(%?[^,}\s]+(?:, %[^,}\s]+)*)"
 )
 _WHILE_BODY = re.compile(r"\bwhile\(.*?\bbody=%?([\w.$-]+)")
 _COLLECTIVE = re.compile(
-    r"= (.*?) (all-reduce|reduce-scatter|all-gather|all-to-all|collective-permute|collective-broadcast)(?:-start)?\("
+    r"= (.*?) (all-reduce|reduce-scatter|all-gather|all-to-all|collective-permute|collective-broadcast)"
+    r"(?:-start)?\("
 )
 _SHAPE = re.compile(r"\w+\[([\d,]*)\]")
 
