@@ -89,6 +89,8 @@ def _result(
         bench=rows,
         launches=records,
         seconds=assemble.seconds(records, now - started, now - judging),
+        unmeasured={"numerics": "bench measures speed; parity run judges numbers"}
+        | ({} if speed else {"speed": "no time pass was finished"}),
     )
 
 

@@ -18,7 +18,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Does one command and returns its exit code; a broken rule is a few lines on standard error."""
     argv = list(sys.argv[1:] if arguments is None else arguments)
     command = commands.parse(argv)
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
     try:
         return int(_do(command, argv))
     except RuleError as error:

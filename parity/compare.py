@@ -41,6 +41,7 @@ def compare(options: Compare) -> ExitCode:
         bench=[],
         launches=[],
         seconds=_seconds(time.monotonic() - started),
+        unmeasured=dict.fromkeys(("speed", "capture"), "compare judges numbers"),
     )
     deliver.deliver(result, None, options.json)
     return ExitCode(result.exit_code)

@@ -10,7 +10,6 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
@@ -42,8 +41,7 @@ class Capability:
 
 def doctor(options: Doctor) -> ExitCode:
     """Prints every capability; SAME where at least one side is usable, else USAGE."""
-    with ThreadPoolExecutor() as pool:
-        answers = dict(zip(SIDES, pool.map(probe.ask, SIDES), strict=True))
+    answers = probe.ask_all(SIDES)
     lines = [
         *_python(),
         *(_side(side, answer) for side, answer in answers.items()),

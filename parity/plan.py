@@ -146,7 +146,8 @@ def _choose_device(asked: str, backends: tuple[str, ...]) -> str:
     if asked != "auto":
         return asked
     # The frameworks are asked (seconds each) only where the driver sees a GPU at all.
-    return "cuda" if count_gpus() and all(probe.ask(side).gpus for side in backends) else "cpu"
+    usable = count_gpus() and all(answer.gpus for answer in probe.ask_all(backends).values())
+    return "cuda" if usable else "cpu"
 
 
 def _devices(

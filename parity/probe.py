@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 
@@ -64,6 +66,12 @@ def check_installed(side: str) -> None:
             f"not installed in {sys.executable}: {', '.join(missing)}",
             install_line(side),
         )
+
+
+def ask_all(sides: Sequence[str]) -> dict[str, Answer]:
+    """`ask` for several sides at once."""
+    with ThreadPoolExecutor() as pool:
+        return dict(zip(sides, pool.map(ask, sides), strict=True))
 
 
 def ask(side: str, timeout_s: float = 120.0) -> Answer:

@@ -10,7 +10,7 @@ from parity.options import Run, Train
 from parity.plan import Plan, make_plan
 from parity.progress import Progress
 from parity.report import deliver
-from parity.report.result import SCHEMA_VERSION, Numerics, Result, Verdict
+from parity.report.result import SCHEMA_VERSION, Numerics, Result, Speed, Verdict
 from parity.session import Held, hold
 from spec.errors import ExitCode
 from spec.job import Timing
@@ -66,7 +66,17 @@ def _result(command: str, plan: Plan, folder: Path, held: Sequence[Held], starte
         bench=[],
         launches=launches,
         seconds=assemble.seconds(launches, now - started, now - judging),
+        unmeasured=_unmeasured(numerics, speed, len(plan.backends)),
     )
+
+
+def _unmeasured(numerics: Numerics | None, speed: Speed | None, sides: int) -> dict[str, str]:
+    missing = {}
+    if numerics is None:
+        missing["numerics"] = "one side runs alone" if sides == 1 else "a side did not finish its run pass"
+    if speed is None:
+        missing["speed"] = "no time pass was asked for, or none was finished"
+    return missing
 
 
 def _verdict(code: ExitCode, numerics: Numerics | None) -> Verdict | None:

@@ -24,6 +24,12 @@ EXIT_CODES: dict[Verdict, ExitCode] = {
     "FAILED": ExitCode.CRASHED,
 }
 
+UNMEASURED = {
+    "floor": "the table of tolerances serves; a floor needs reruns",
+    "latent": "differences below the noise are found by float64 truth alone, which this run did not make",
+}
+_NO_CLASS = {"class": "semantics and precision are told apart by float64 truth, which this run did not make"}
+
 
 def judge(a: Measured, b: Measured) -> Numerics:
     """The verdict about two run passes, with all that led to it."""
@@ -64,8 +70,9 @@ def _decided(
         grad_norm=curve_differences["grad_norm"],
         lr=curve_differences["lr"],
         first_divergence=divergence(earliest) if earliest else None,
-        latent=[],
+        latent=None,
         tensors=tensor_differences,
+        unmeasured=UNMEASURED if earliest is None or earliest.class_ else UNMEASURED | _NO_CLASS,
     )
 
 
@@ -96,8 +103,9 @@ def _refused(a: Measured, b: Measured, verdict: Verdict, reasons: list[str]) -> 
         grad_norm=None,
         lr=None,
         first_divergence=None,
-        latent=[],
+        latent=None,
         tensors=[],
+        unmeasured=dict.fromkeys(("loss", "grad_norm", "lr", "latent"), f"nothing was compared: {verdict}"),
     )
 
 

@@ -13,7 +13,7 @@ from parity.report import rows
 from parity.report.result import Result
 
 _STYLES = {"SAME": "bold green", "DIFFERENT": "bold red", "FAILED": "bold red"}
-_PLAIN_WIDTH = 160
+_PLAIN_WIDTH = 200
 """Width off a terminal, where nobody can widen a window."""
 
 

@@ -82,7 +82,6 @@ class Divergence(Struct, kw_only=True):
     phase: str
     tensor: str | None
     class_: DivergenceClass | None = field(name="class")
-    """Null where float64 would be needed to tell semantics from precision."""
     index: list[int]
     values: dict[str, str]
     difference: float | None
@@ -102,9 +101,11 @@ class Numerics(Struct, kw_only=True):
     grad_norm: CurveDifference | None
     lr: CurveDifference | None
     first_divergence: Divergence | None
-    latent: list[dict[str, Any]]
-    """Semantic differences below the noise of the precision; found by float64 truth only."""
+    latent: list[dict[str, Any]] | None
+    """Semantic differences below the noise of the precision."""
     tensors: list[TensorDifference]
+    unmeasured: dict[str, str]
+    """Why a field of this pair is null, by its name."""
 
 
 class CurvePoint(Struct, kw_only=True):
@@ -252,7 +253,9 @@ class Result(Struct, kw_only=True):
     capture: Capture | None
     bench: list[BenchRow]
     launches: list[LaunchRecord]
-    seconds: Seconds | None
+    seconds: Seconds
+    unmeasured: dict[str, str]
+    """Why a part is null, by its name."""
 
 
 def to_json(result: Result) -> str:

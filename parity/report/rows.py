@@ -84,7 +84,8 @@ def _curves(numerics: Numerics) -> Iterator[list[str]]:
 
 
 def _curve(name: str, pair: list[str], curve: CurveDifference) -> Iterator[list[str]]:
-    yield [f"{name}, first step", *(_value(curve.first[label]) for label in pair), "", ""]
+    if name != "lr":
+        yield [f"{name}, first step", *(_value(curve.first[label]) for label in pair), "", ""]
     bound = f"{curve.tolerance:.0e} {curve.tolerance_source}" if curve.tolerance else "equal bits"
     where = f"{_number(curve.max_rel)} rel at step {curve.at_step}"
     yield [f"{name}, last step", *(_value(curve.last[label]) for label in pair), where, bound]

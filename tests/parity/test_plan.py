@@ -27,7 +27,7 @@ def gpus(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     """A machine with so many GPUs, which both frameworks can use."""
     monkeypatch.setattr(devices, "count_gpus", lambda: number)
     monkeypatch.setattr(plan, "count_gpus", lambda: number)
-    monkeypatch.setattr(probe, "ask", lambda side: probe.Answer(usable=True, gpus=number))
+    monkeypatch.setattr(probe, "ask", lambda side, **_: probe.Answer(usable=True, gpus=number))
 
 
 def test_the_options_of_a_run() -> None:
