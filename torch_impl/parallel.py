@@ -13,6 +13,7 @@ from torch import Tensor
 
 from spec.errors import RuleError
 from spec.run import Execution
+from torch_impl.graph import communicator, teardown
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,8 @@ class Ranks:
         self.synchronize()
 
     def close(self) -> None:
-        """Ends the process group; to be called on every way out."""
+        """Ends the process group, captured graphs first; to be called on every way out."""
+        teardown.close_graphs()
         if dist.is_initialized():
             dist.destroy_process_group()
 
@@ -74,6 +76,7 @@ def join(execution: Execution) -> Ranks:
     ranks = Ranks(rank, world_size, local_rank, device)
     if world_size > 1 and not dist.is_initialized():
         if device.type == "cuda":
+            communicator.prepare_environment()
             dist.init_process_group("nccl", device_id=device)
         else:
             dist.init_process_group("gloo")

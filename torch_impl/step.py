@@ -19,6 +19,7 @@ from torch import Tensor
 from spec.data.batches import micro_slices
 from spec.edits import Constants, device_table
 from spec.run import Problem
+from torch_impl.graph.buckets import Overlap, put
 from torch_impl.memory import Arena
 from torch_impl.models import Side
 from torch_impl.optimizer import adamw, clip_coefficient, global_norm
@@ -39,6 +40,8 @@ class Step:
     update: Callable[[Arena], None]
     """From the sums in the arena to its next state and metrics."""
     micro_batches: int
+    overlap: Overlap | None = None
+    """Reduces parts of the buffer while the last backward still runs; then `reduce` waits for them."""
 
     def __call__(self, arena: Arena, batch: Batch) -> None:
         """Advances the arena by one step on this rank's rows."""
@@ -47,9 +50,13 @@ class Step:
         for k, rows in enumerate(micro_slices(num_rows, self.micro_batches)):
             part = {name: values[rows] for name, values in batch.items()}
             loss_sum, count = self.loss(arena.module, part)
-            grads = torch.autograd.grad(loss_sum, arena.trainable, materialize_grads=True)
-            _accumulate(arena, grads, loss_sum, count, first=k == 0)
-        arena.rank_tokens.copy_(arena.totals[1])
+            first, last = k == 0, k == self.micro_batches - 1
+            _count(arena, loss_sum, count, first, last)
+            if last and self.overlap is not None:
+                self.overlap.backward(arena, loss_sum, first)
+            else:
+                grads = torch.autograd.grad(loss_sum, arena.trainable, materialize_grads=True)
+                put(arena.grads, list(grads), first)
         self.reduce(arena.sums)
         self.update(arena)
 
@@ -96,14 +103,8 @@ def _keep_buffers(arena: Arena) -> None:
 
 
 @torch.no_grad()
-def _accumulate(
-    arena: Arena, grads: tuple[Tensor, ...], loss_sum: Tensor, count: Tensor, first: bool
-) -> None:
-    """Writes or adds one micro-batch's sums, each rounded once to the accumulate dtype."""
-    totals = torch.stack([loss_sum.to(arena.sums.dtype), count.to(arena.sums.dtype)])
-    if first:
-        torch._foreach_copy_(arena.grads, grads)
-        arena.totals.copy_(totals)
-    else:
-        torch._foreach_add_(arena.grads, grads)
-        arena.totals.add_(totals)
+def _count(arena: Arena, loss_sum: Tensor, count: Tensor, first: bool, last: bool) -> None:
+    """Adds one micro-batch's loss and count; this rank's tokens are noted before anything is reduced."""
+    put([arena.totals], [torch.stack([loss_sum.to(arena.sums.dtype), count.to(arena.sums.dtype)])], first)
+    if last:
+        arena.rank_tokens.copy_(arena.totals[1])

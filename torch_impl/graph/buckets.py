@@ -27,11 +27,6 @@ class Sums(Protocol):
     grads: list[Tensor]
     trainable: list[torch.nn.Parameter]
 
-    @property
-    def totals(self) -> Tensor:
-        """loss_sum and count."""
-        ...
-
 
 @dataclass(frozen=True)
 class Bucket:
@@ -42,27 +37,28 @@ class Bucket:
     members: tuple[int, ...]
 
 
-def plan_buckets(grads: Sequence[Tensor], sums: Tensor, bucket_bytes: int) -> tuple[Bucket, ...]:
-    """Ranges that cover the whole buffer, none smaller than `bucket_bytes` but the first.
+def plan_buckets(
+    grads: Sequence[Tensor], sums: Tensor, bucket_bytes: int, border: int = 0
+) -> tuple[Bucket, ...]:
+    """Ranges that cover the whole buffer; one smaller than `bucket_bytes` begins at 0 or at the border.
 
-    Backward ends with the parameters that the model uses first, so ranges are cut from the end of each
-    group; what is left over at its beginning is a bucket of its own and travels last.
+    Backward ends with the parameters that the model uses first, so ranges are cut from the end of each group,
+    and what is left over at its beginning is a bucket of its own and travels last.
+
+    Args:
+      border: element at which the second group begins. No bucket reaches across: biases of the first layers
+        would keep the weights of the last ones waiting.
     """
     size = sums.element_size()
-    starts = [(grad.data_ptr() - sums.data_ptr()) // size for grad in grads]
-    order = sorted(range(len(grads)), key=lambda i: starts[i], reverse=True)
+    starts = {i: (grad.data_ptr() - sums.data_ptr()) // size for i, grad in enumerate(grads)}
     buckets: list[Bucket] = []
     stop, members = sums.numel(), list[int]()
-    for i in order:
+    for i in sorted(starts, key=lambda i: starts[i], reverse=True):
         members.append(i)
-        if (stop - starts[i]) * size >= bucket_bytes:
+        if (stop - starts[i]) * size >= bucket_bytes or starts[i] in (0, border):
             buckets.append(Bucket(starts[i], stop, tuple(members)))
             stop, members = starts[i], []
-    if members:
-        buckets.append(Bucket(0, stop, tuple(members)))
-    elif stop:
-        first = buckets.pop()
-        buckets.append(Bucket(0, first.stop, first.members))
+    assert stop == 0 and not members, "the first gradient lies at the beginning of the buffer"
     return tuple(buckets)
 
 
@@ -80,10 +76,11 @@ class Overlap:
     ) -> None:
         self._buckets, self._all_reduce, self._stream = tuple(buckets), all_reduce, stream
 
-    def backward(self, arena: Sums, loss_sum: Tensor, count: Tensor, first: bool) -> None:
-        """Gradients of the loss, added to the sums (written, where `first`) and reduced on their way."""
-        totals = torch.stack([loss_sum.detach().to(arena.sums.dtype), count.to(arena.sums.dtype)])
-        _put([arena.totals], [totals], first)
+    def backward(self, arena: Sums, loss_sum: Tensor, first: bool) -> None:
+        """Gradients of the loss, added to the sums (written, where `first`) and reduced on their way.
+
+        The totals at the end of the sums are already there; they travel with the last bucket.
+        """
         arrivals = _Arrivals(self, arena, first)
         hooks = [p.register_hook(partial(arrivals.take, i)) for i, p in enumerate(arena.trainable)]
         try:
@@ -132,7 +129,7 @@ class _Arrivals:
         here[index] = grad
         self._taken.add(index)
         if len(here) == len(bucket.members):
-            _put([self._arena.grads[i] for i in here], list(here.values()), self._first)
+            put([self._arena.grads[i] for i in here], list(here.values()), self._first)
             here.clear()
             self._overlap.reduce(self._arena.sums[bucket.start : bucket.stop])
 
@@ -142,7 +139,8 @@ class _Arrivals:
 
 
 @torch.no_grad()
-def _put(targets: list[Tensor], values: list[Tensor], first: bool) -> None:
+def put(targets: list[Tensor], values: list[Tensor], first: bool) -> None:
+    """Writes (the first micro-batch) or adds sums, each value rounded once to the dtype of where it goes."""
     if first:
         torch._foreach_copy_(targets, values)
     else:

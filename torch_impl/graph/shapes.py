@@ -52,14 +52,9 @@ class ShapeGraph:
         for slot in range(self.inputs.num_slots):
             self.inputs.write(slot, example)
 
-    def dispatch(self, number: int, batch: Any) -> None:
-        """Writes the slot of a step and launches it.
-
-        Raises:
-          RuleError: the batch does not fit.
-        """
-        assert self.executable is not None
-        self.inputs.write(number, batch)
+    def launch(self) -> None:
+        """Puts a step on the device; its batch was written before."""
+        assert self.executable is not None, "not captured, or closed"
         self.executable.launch()
 
     def close(self) -> None:

@@ -20,67 +20,41 @@ from torch import Tensor
 from torch_impl.graph import kernels, teardown
 from torch_impl.graph.capture import CaptureRefused, capture, explain, warm_up
 from torch_impl.graph.driver import DriverError
+from torch_impl.graph.forms import DeviceStep, Forms, Options, State
 from torch_impl.graph.handshake import Handshake
 from torch_impl.graph.ledger import Ledger
 from torch_impl.graph.neutral import SavedState, generator_offset
 from torch_impl.graph.rings import MetricsRing
 from torch_impl.graph.shapes import ShapeGraph, capture_shape, make_inputs, step_body
 
-DeviceStep = Callable[[Any], None]
-"""A step on a batch of device tensors."""
 
+class Staged(Protocol):
+    """A batch that was staged, with what launches its step."""
 
-class State(Protocol):
-    """What a step changes."""
-
-    metrics: Tensor
-    """float32 or float64, at a fixed address; what the host reads of a step."""
-
-    def lasting(self) -> list[Tensor]:
-        """Everything that one step leaves for the next."""
-        ...
-
-    def pointers(self) -> dict[str, Tensor]:
-        """Every tensor of the step that must stay where it is, by name, as it is reached now."""
+    def launch(self) -> None:
+        """Puts the step on the device."""
         ...
 
 
 @dataclass(frozen=True)
-class Forms:
-    """One step in up to three forms, which differ only in how they reduce over ranks."""
+class _EagerStep:
+    """A step whose batch has no graph."""
 
-    captured: DeviceStep
-    """Reduces through the communicator that the graph owns."""
-    local: DeviceStep
-    """Does not reduce: for warm-up, in which a rank that fails must not leave the others waiting."""
-    eager: DeviceStep
-    """Runs as it is, through the communicator of everything else."""
+    step: DeviceStep
+    batch: Any
+    publish: kernels.Launch
+    stream: torch.cuda.Stream
 
-    @classmethod
-    def alone(cls, step: DeviceStep) -> "Forms":
-        """Of a step that one process makes alone."""
-        return cls(step, step, step)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """How a step is captured and fed; nothing here changes a number."""
-
-    input_slots: int = 8
-    """Batches that the host can be ahead of the device."""
-    metric_slots: int = 64
-    """Steps whose metrics can still be read."""
-    staged_bytes: int = 4 << 20
-    """Batches larger than this come through a copy stream instead of being read over the bus."""
-    stall_s: float = 60.0
-    """How long nothing may come from the device before it is asked what ails it."""
+    def launch(self) -> None:
+        with torch.cuda.stream(self.stream):
+            self.step(self.batch)
+        self.publish.run(self.stream)
 
 
 @dataclass
 class Counts:
     """What was done, for the record."""
 
-    launched: int = 0
     eager: int = 0
     """Steps whose shape has no graph."""
     warm_ups: list[float] = field(default_factory=list)
@@ -121,6 +95,7 @@ class WholeStep:
         """Of the lasting state before the last warm-up and after it."""
         self.uses_generator = False
         """Whether the step draws from torch's own random generator."""
+        self._afterwards: list[Callable[[], None]] = []
 
     def capture(self, example: Any) -> ShapeGraph:
         """Captures the step for batches such as this one, on all ranks or on none; the state stays.
@@ -146,7 +121,14 @@ class WholeStep:
         return shape
 
     def __call__(self, batch: Any) -> int:
-        """Dispatches one step and returns its number; at most `input_slots` steps wait on the device.
+        """Dispatches one step and returns its number; see `stage`."""
+        self.launch(self.stage(batch))
+        return self.num_steps - 1
+
+    def stage(self, batch: Any) -> "Staged":
+        """First half of a step: puts a batch where the next launch reads it.
+
+        Waits while `input_slots` steps are on their way, since the slot is still to be read.
 
         Raises:
           RuleError: the batch fits no graph and could pass for one by broadcasting, or differs in more than
@@ -156,13 +138,16 @@ class WholeStep:
         if number >= self.options.input_slots:
             # The step that read this slot before is over once its metrics, or later ones, are there.
             self._ring.wait(number - self.options.input_slots + 1)
-        shape = self.shapes[0]
-        if len(self.shapes) == 1 and shape.layout.has_shapes_of(batch):
-            shape.dispatch(number, batch)
-        else:
-            self._dispatch_odd(number, batch)
-        self.num_steps = number + 1
-        return number
+        for shape in self.shapes:
+            if shape.layout.has_shapes_of(batch):
+                shape.inputs.write(number, batch)
+                return shape
+        return self._stage_odd(batch)
+
+    def launch(self, staged: "Staged") -> None:
+        """Second half: the one call that launches what was staged last."""
+        staged.launch()
+        self.num_steps += 1
 
     def metrics(self, number: int | None = None) -> list[float]:
         """Metrics of a step, the last when None; waits for that step, without a CUDA call.
@@ -173,6 +158,23 @@ class WholeStep:
         number = self.num_steps - 1 if number is None else number
         assert 0 <= number < self.num_steps, f"step {number} of {self.num_steps}"
         return self._ring.read(number + 1)
+
+    @property
+    def device(self) -> torch.device:
+        """The GPU it runs on."""
+        return self._tick.device
+
+    def rewind(self) -> None:
+        """Back to step 0, once nothing is on its way; for a step that was launched only to be measured."""
+        torch.cuda.synchronize(self.device)
+        self._tick.zero_()
+        self._ring.forget()
+        self.num_steps = 0
+        torch.cuda.synchronize(self.device)
+
+    def on_closed(self, function: Callable[[], None]) -> None:
+        """Has a function called once the graphs are gone: their communicator's end."""
+        self._afterwards.append(function)
 
     def close(self) -> None:
         """Lets go of executables and graphs; to be called before the communicator ends, and called for you by
@@ -186,22 +188,20 @@ class WholeStep:
         for shape in self.shapes:
             shape.close()
         self.shapes = []
+        while self._afterwards:
+            self._afterwards.pop()()
 
-    def _dispatch_odd(self, number: int, batch: Any) -> None:
-        """A step of one of several shapes, or of a shape without a graph, which runs eagerly."""
-        for shape in self.shapes:
-            if shape.layout.has_shapes_of(batch):
-                shape.dispatch(number, batch)
-                return
+    def _stage_odd(self, batch: Any) -> "Staged":
+        """A batch of a shape that has no graph: its step runs eagerly."""
         layout = self.shapes[0].layout
         layout.check_other(batch)
-        self._forms.eager(layout.to_device(batch, self._tick.device))
-        kernels.publish(self._ring.slots, self._state.metrics, self._tick).run(self._launch_stream)
         self.counts.eager += 1
+        last = kernels.publish(self._ring.slots, self._state.metrics, self._tick)
+        return _EagerStep(self._forms.eager, layout.to_device(batch, self.device), last, self._launch_stream)
 
     def _rehearse(self, shape: ShapeGraph, pointers: Ledger) -> None:
         """Runs and captures the step without its reduction, so that what fails fails here; puts all back."""
-        started, device = time.perf_counter(), self._tick.device
+        started, device = time.perf_counter(), self.device
         saved = SavedState(self._state.lasting(), device)
         offset = generator_offset(device)
         # Its own counter and ring: numbers of a warm-up must not be taken for a step's.
@@ -235,7 +235,7 @@ class WholeStep:
             raise CaptureRefused("; ".join(failures)) from cause
 
     def _new_ring(self, num_slots: int) -> MetricsRing:
-        metrics, device = self._state.metrics, self._tick.device
+        metrics, device = self._state.metrics, self.device
         stalled = lambda: torch.cuda.synchronize(device)  # noqa: E731
         return MetricsRing(len(metrics), metrics.dtype, num_slots, device, stalled, self.options.stall_s)
 

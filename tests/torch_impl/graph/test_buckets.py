@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from torch_impl.graph.buckets import Overlap, plan_buckets
+from torch_impl.graph.buckets import Overlap, plan_buckets, put
 
 
 class Tied(nn.Module):
@@ -46,9 +46,8 @@ class Flat:
             self.sums[s : s + p.numel()].view(p.shape) for s, p in zip(starts, self.trainable, strict=True)
         ]
 
-    @property
-    def totals(self) -> Tensor:
-        return self.sums[-16:-14]
+    def count(self, loss_sum: Tensor, count: Tensor, first: bool) -> None:
+        put([self.sums[-16:-14]], [torch.stack([loss_sum.detach(), count.double()])], first)
 
 
 @pytest.fixture
@@ -93,6 +92,12 @@ def test_buckets_cover_the_buffer_once_and_hold_whole_gradients(arena: Flat, buc
         assert len(buckets) == 1
 
 
+def test_no_bucket_reaches_across_the_border(arena: Flat) -> None:
+    border = arena.grads[5].storage_offset()
+    buckets = plan_buckets(arena.grads, arena.sums, 10**9, border)
+    assert [(bucket.start, bucket.stop) for bucket in buckets] == [(border, arena.sums.numel()), (0, border)]
+
+
 @pytest.mark.parametrize("bucket_bytes", [1, 300, 10**9])
 def test_sums_equal_one_flat_reduction_bit_for_bit(arena: Flat, bucket_bytes: int) -> None:
     expected = flat_sums(arena, range(2)) * 2
@@ -105,7 +110,8 @@ def test_sums_equal_one_flat_reduction_bit_for_bit(arena: Flat, bucket_bytes: in
     overlap = Overlap(plan_buckets(arena.grads, arena.sums, bucket_bytes), all_reduce, None)
     arena.sums.copy_(flat_sums(arena, range(1)))
     loss_sum, count = loss_of(arena, 1)
-    overlap.backward(arena, loss_sum, count, first=False)
+    arena.count(loss_sum, count, False)
+    overlap.backward(arena, loss_sum, False)
     overlap.join()
     assert torch.equal(arena.sums, expected)
     assert len(reduced) == len(set(reduced)) == len(overlap.buckets)
@@ -118,14 +124,15 @@ def test_a_bucket_leaves_while_backward_still_runs(arena: Flat) -> None:
         plan_buckets(arena.grads, arena.sums, 1), lambda part: order.append(str(part.storage_offset())), None
     )
     loss_sum, count = loss_of(arena, 0)
-    overlap.backward(arena, loss_sum, count, first=True)
+    arena.count(loss_sum, count, True)
+    overlap.backward(arena, loss_sum, True)
     last_layer = str(arena.grads[6].storage_offset())
     assert order.index(last_layer) < order.index("first.bias")
 
 
 def test_hooks_are_gone_afterwards(arena: Flat) -> None:
     overlap = Overlap(plan_buckets(arena.grads, arena.sums, 1), lambda part: None, None)
-    overlap.backward(arena, *loss_of(arena, 0), first=True)
+    overlap.backward(arena, loss_of(arena, 0)[0], True)
     before = arena.sums.clone()
     torch.autograd.grad(loss_of(arena, 5)[0], arena.trainable, allow_unused=True)
     assert torch.equal(arena.sums, before)
