@@ -67,7 +67,7 @@ class Baseline:
         self._loss = side.loss
         self._replays = name == "reduce-overhead"
         if name in ("compile", "reduce-overhead"):
-            options = {**inductor_options(profile), "triton.cudagraphs": self._replays}
+            options = inductor_options(profile) | {"triton.cudagraphs": self._replays}
             self._loss = torch.compile(side.loss, dynamic=False, options=options)
 
         self.applied, self.skipped = torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64)
@@ -104,7 +104,8 @@ class Baseline:
             part = {name: values[rows] for name, values in batch.items()}
             is_last = k == len(slices) - 1
             with nullcontext() if is_last else self._without_reduction():
-                torch.compiler.cudagraph_mark_step_begin()
+                if self._replays:
+                    torch.compiler.cudagraph_mark_step_begin()
                 loss_sum, count = self._loss(self._model, part)
                 totals += torch.stack([loss_sum.detach(), count])
                 if is_last:

@@ -69,13 +69,18 @@ def uncompiled(step: Callable[[Any, Batch], None], mode: str, reason: str) -> Co
 
 
 def inductor_options(profile: Profile) -> dict[str, Any]:
-    """Inductor's options under a profile: roundings are the table's, and so is division where it is exact."""
+    """Inductor's options under a profile, as far as this torch has them: roundings are to be the table's."""
+    from torch._inductor import config  # here, because it takes seconds to load
+
+    known = config.get_config_copy()
     options: dict[str, Any] = {}
     if profile.compute == "bfloat16":
         # Fused bfloat16 operations would otherwise skip the roundings between them.
         options["emulate_precision_casts"] = True
     if profile.name in DETERMINISTIC_PROFILES:
-        options["eager_numerics.division_rounding"] = True
+        # Triton's own division is approximate. The second name is what torch called it before.
+        names = ("deterministic", "eager_numerics.division_rounding", "emulate_divison_rounding")
+        options |= {name: True for name in names if name in known}
     return options
 
 

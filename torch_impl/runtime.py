@@ -33,7 +33,8 @@ def configure(problem: Problem, execution: Execution) -> None:
     torch.backends.cudnn.allow_tf32 = tf32
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     torch.backends.cudnn.benchmark = False
-    torch.use_deterministic_algorithms(problem.precision in DETERMINISTIC_PROFILES)
+    # The same as use_deterministic_algorithms, which loads inductor: seconds, though nothing may be compiled.
+    torch.set_deterministic_debug_mode("error" if problem.precision in DETERMINISTIC_PROFILES else "default")
     # Deterministic mode would also fill all fresh memory, which costs a write and changes nothing here.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
