@@ -56,13 +56,10 @@ def compile_step(step: Step, arena: State, batch: Batch, mode: str, profile: Pro
     if mode == "nojit":
         return _without_compiler(step, arena)
     assert mode == "jit", mode
-    started, compiled_before = time.perf_counter(), compilations.count("train_step")
-    program = _program(_train_step(step), arena, batch, profile, donate_argnums=0)
-    compile_s = time.perf_counter() - started
-    compiled = compilations.count("train_step") - compiled_before
-    assert compiled == 1, f"{compiled} programs compiled for one step"
-    proven = {"programs_compiled": compiled, **prove(program, arena)}
-    return Compiled(program, mode, compile_s, {}, compiler_options(profile), proven)
+    built = _build(_train_step(step), arena, batch, profile, donate_argnums=0)
+    assert built.times_compiled == 1, f"{built.times_compiled} programs compiled for one step"
+    proven = {"programs_compiled": built.times_compiled, **prove(built.program, arena)}
+    return Compiled(built.program, mode, built.seconds, {}, compiler_options(profile), proven)
 
 
 def compile_observed(step: Step, arena: State, batch: Batch, mode: str, profile: Profile) -> Step:
@@ -76,7 +73,7 @@ def compile_observed(step: Step, arena: State, batch: Batch, mode: str, profile:
 
     if mode.startswith("baseline:"):
         return _plain_jit(observed_step, arena, profile, gradients=(REPLICATED,))
-    return _program(observed_step, arena, batch, profile, gradients=(REPLICATED,))
+    return _build(observed_step, arena, batch, profile, gradients=(REPLICATED,)).program
 
 
 def prove(program: jax.stages.Compiled, arena: State) -> dict[str, Any]:
@@ -125,15 +122,26 @@ def _train_step(step: Step) -> Callable[[Any, Batch], tuple[Any, jax.Array]]:
     return train_step
 
 
-def _program(
+@dataclass(frozen=True)
+class _Built:
+    program: jax.stages.Compiled
+    seconds: float
+    times_compiled: int
+
+
+_built: dict[str, _Built] = {}
+"""Programs of this process by their source, so that its next job on the same problem need not compile."""
+
+
+def _build(
     function: Callable[..., Any],
     arena: State,
     batch: Batch,
     profile: Profile,
     gradients: tuple[PartitionSpec, ...] = (),
     donate_argnums: int | tuple[()] = (),
-) -> jax.stages.Compiled:
-    """One program of (state, batch), made from shapes and shardings alone: nothing runs here.
+) -> _Built:
+    """One program of (state, batch), compiled once, from shapes and shardings alone: nothing runs here.
 
     Args:
       gradients: where they lie, if the function returns them after state and metrics.
@@ -148,7 +156,15 @@ def _program(
         # A dropped argument would renumber those whose memory is reused, which `prove` reads.
         keep_unused=True,
     )
-    return jitted.lower(abstract(arena.train_state), abstract(batch)).compile(compiler_options(profile))
+    started, counted = time.perf_counter(), compilations.count(function.__name__)
+    options = compiler_options(profile)
+    lowered = jitted.lower(abstract(arena.train_state), abstract(batch))
+    source = f"{lowered.as_text()}\n{options}"
+    if source not in _built:
+        program = lowered.compile(options)
+        seconds, counted_now = time.perf_counter() - started, compilations.count(function.__name__)
+        _built[source] = _Built(program, seconds, counted_now - counted)
+    return _built[source]
 
 
 def _plain_jit(

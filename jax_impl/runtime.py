@@ -4,6 +4,7 @@ Must not: decide a number that is not in `spec/precision.py`. Counterpart: `torc
 """
 
 import contextlib
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -88,6 +89,7 @@ def peak_memory() -> tuple[int | None, str | None]:
     return None, "XLA's CPU allocator keeps no count"
 
 
+@functools.cache
 def probes(profile: Profile, device: jax.Device) -> list[dict[str, Any]]:
     """Small computations on the device whose results tell how it rounds, against what the table says.
 
@@ -104,7 +106,7 @@ def probes(profile: Profile, device: jax.Device) -> list[dict[str, Any]]:
         ("matmul_inputs", inputs, _matmul_inputs(profile, device)),
         ("norm_statistics", profile.statistics, _norm_statistics(profile, device)),
         ("softmax_statistics", profile.statistics, _softmax_statistics(profile, device)),
-        ("loss_dtype", profile.statistics, _loss_dtype(profile, device)),
+        ("loss_dtype", profile.statistics, _loss_dtype(profile)),
         ("rounding_between_operations", profile.compute, _rounding(profile, device)),
     ]
     found = [
@@ -125,7 +127,7 @@ def _run(
     profile: Profile, device: jax.Device, function: Callable[..., jax.Array], *arrays: np.ndarray
 ) -> Any:
     """The result of a function on the device, in float64; nothing is folded away, as arrays are arguments."""
-    arguments = [jax.device_put(jnp.asarray(array).astype(profile.compute), device) for array in arrays]
+    arguments = [jax.device_put(array.astype(jnp.dtype(profile.compute)), device) for array in arrays]
     with matmul_precision(profile):
         program = jax.jit(function).lower(*arguments).compile(compiler_options(profile))
     return np.asarray(program(*arguments)).astype(np.float64)
@@ -164,10 +166,10 @@ def _softmax_statistics(profile: Profile, device: jax.Device) -> str:
     return profile.statistics if abs(total - 1) <= profile.unit_roundoff * 2 else f"coarser (sum {total})"
 
 
-def _loss_dtype(profile: Profile, device: jax.Device) -> str:
+def _loss_dtype(profile: Profile) -> str:
     """The dtype in which the losses of logits of the compute dtype are summed."""
-    logits_BTV = jax.device_put(jnp.zeros((1, 1, 2), profile.compute), device)
-    loss_sum, _ = cross_entropy(logits_BTV, jnp.zeros((1, 1), jnp.int32))
+    logits_BTV = jax.ShapeDtypeStruct((1, 1, 2), profile.compute)
+    loss_sum, _ = jax.eval_shape(cross_entropy, logits_BTV, jax.ShapeDtypeStruct((1, 1), jnp.int32))
     return loss_sum.dtype.name
 
 
