@@ -18,8 +18,8 @@ import optax
 
 from jax_impl.memory import METRICS, Arena, Arrays, describe_parameter
 from jax_impl.models import Side
-from jax_impl.parallel import REPLICATED, Ranks
-from jax_impl.runtime import matmul_precision
+from jax_impl.parallel import BY_RANK, REPLICATED, Ranks
+from jax_impl.runtime import compiler_options, matmul_precision
 from jax_impl.step import Batch
 from spec.edits import Constants, device_table
 from spec.errors import RuleError
@@ -73,9 +73,27 @@ class Baseline:
         init = jax.jit(self._optimizer.init, out_shardings=ranks.sharding(REPLICATED))
         self.train_state = StockState(params, init(params))
         self.seen: dict[str, Arrays] = {}
+        results = (ranks.sharding(REPLICATED), ranks.sharding(BY_RANK))
+        options = compiler_options(problem.profile)
+        self._jitted = jax.jit(
+            lambda state, batch: self._step(state, batch)[:2],
+            out_shardings=results,
+            donate_argnums=0,
+            compiler_options=options,
+        )
+        self._observed = jax.jit(
+            self._step, out_shardings=(*results, ranks.sharding(REPLICATED)), compiler_options=options
+        )
 
-    def step(self, state: StockState, batch: Batch) -> tuple[StockState, jax.Array, dict[str, Arrays]]:
-        """One training step on the global batch: (state, metrics, gradients by phase)."""
+    def step(self, state: StockState, batch: Batch) -> tuple[StockState, jax.Array]:
+        """One training step: (state, metrics). The state that goes in is used up."""
+        return self._jitted(state, batch)
+
+    def observed(self, state: StockState, batch: Batch) -> tuple[StockState, jax.Array, dict[str, Arrays]]:
+        """The same as another program, which gives the gradients too and leaves its state as it was."""
+        return self._observed(state, batch)
+
+    def _step(self, state: StockState, batch: Batch) -> tuple[StockState, jax.Array, dict[str, Arrays]]:
         params, optimizer = state
         grads, loss_sum, tokens = self._sums(params, batch)
         grads = jax.tree.map(lambda grad: grad / tokens, grads)

@@ -8,16 +8,15 @@ the step computes, or its dtypes; options are chosen from the precision table. C
 import hashlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 from jax.sharding import PartitionSpec
 
-from jax_impl.memory import abstract, layout, prove_in_place
+from jax_impl.memory import Arena, TrainState, abstract, layout, prove_in_place
 from jax_impl.parallel import BY_RANK, REPLICATED
 from jax_impl.runtime import compiler_options
-from jax_impl.state import State
 from jax_impl.step import Batch, Step
 from jax_impl.xla import compilations, hlo
 from spec.errors import RuleError
@@ -40,7 +39,7 @@ class Compiled:
     """What was found in the program, for the manifest; None where there is no single program."""
 
 
-def compile_step(step: Step, arena: State, batch: Batch, mode: str, profile: Profile) -> Compiled:
+def compile_step(step: Step, arena: Arena, batch: Batch, mode: str, profile: Profile) -> Compiled:
     """Makes the step run in the mode asked for; the arena stays as it is.
 
     Args:
@@ -49,10 +48,6 @@ def compile_step(step: Step, arena: State, batch: Batch, mode: str, profile: Pro
     Raises:
       RuleError: the mode cannot be had here, or the program does not do what it should (`prove`).
     """
-    if mode.startswith("baseline:"):
-        run = _plain_jit(_train_step(step), arena, profile, donate_argnums=0)
-        reasons = {"compile_s": "a baseline compiles inside its first step"}
-        return Compiled(run, mode, None, reasons, compiler_options(profile))
     if mode == "nojit":
         return _without_compiler(step, arena)
     assert mode == "jit", mode
@@ -62,7 +57,12 @@ def compile_step(step: Step, arena: State, batch: Batch, mode: str, profile: Pro
     return Compiled(built.program, mode, built.seconds, {}, compiler_options(profile), proven)
 
 
-def compile_observed(step: Step, arena: State, batch: Batch, mode: str, profile: Profile) -> Step:
+def uncompiled(step: Callable[[Any, Batch], tuple[Any, jax.Array]], mode: str, reason: str) -> Compiled:
+    """A step that runs as it came; the reason says why there is no `compile_s`."""
+    return Compiled(step, mode, None, {"compile_s": reason}, {})
+
+
+def compile_observed(step: Step, arena: Arena, batch: Batch, profile: Profile) -> Step:
     """The same step as a second program, which gives the gradients too and leaves its state as it was.
 
     A program with more results is another program, so it never takes the place of the one that is timed.
@@ -71,12 +71,10 @@ def compile_observed(step: Step, arena: State, batch: Batch, mode: str, profile:
     def observed_step(state: Any, batch: Batch) -> Any:
         return step(state, batch)
 
-    if mode.startswith("baseline:"):
-        return _plain_jit(observed_step, arena, profile, gradients=(REPLICATED,))
     return _build(observed_step, arena, batch, profile, gradients=(REPLICATED,)).program
 
 
-def prove(program: jax.stages.Compiled, arena: State) -> dict[str, Any]:
+def prove(program: jax.stages.Compiled, arena: Arena) -> dict[str, Any]:
     """What the program was found to do, for the manifest.
 
     Raises:
@@ -135,7 +133,7 @@ _built: dict[str, _Built] = {}
 
 def _build(
     function: Callable[..., Any],
-    arena: State,
+    arena: Arena,
     batch: Batch,
     profile: Profile,
     gradients: tuple[PartitionSpec, ...] = (),
@@ -167,24 +165,7 @@ def _build(
     return _built[source]
 
 
-def _plain_jit(
-    function: Callable[..., Any],
-    arena: State,
-    profile: Profile,
-    gradients: tuple[PartitionSpec, ...] = (),
-    donate_argnums: int | tuple[()] = (),
-) -> Callable[..., Any]:
-    """As users write it: the shardings of the arguments say it all, and the partitioner does the rest."""
-    outputs = (layout(arena.train_state), BY_RANK, *gradients)
-    return jax.jit(
-        function,
-        out_shardings=jax.tree.map(arena.ranks.sharding, outputs),
-        donate_argnums=donate_argnums,
-        compiler_options=compiler_options(profile),
-    )
-
-
-def _without_compiler(step: Step, arena: State) -> Compiled:
+def _without_compiler(step: Step, arena: Arena) -> Compiled:
     """Operation by operation, as a debugger wants it."""
     if arena.ranks.world_size > 1:
         raise RuleError(
@@ -193,8 +174,10 @@ def _without_compiler(step: Step, arena: State) -> Compiled:
             "take --mode jax=jit, or one device",
         )
 
-    def run(state: Any, batch: Batch) -> tuple[Any, jax.Array]:
+    def run(state: TrainState, batch: Batch) -> tuple[TrainState, jax.Array]:
         with jax.disable_jit():
             return step(state, batch)[:2]
 
-    return Compiled(run, "nojit", None, {"compile_s": "nothing is compiled in mode nojit"}, {})
+    compiled = uncompiled(run, "nojit", "nothing is compiled in mode nojit")
+    many_calls = dict.fromkeys(("launch_us", "capture"), "in mode nojit many calls launch a step")
+    return replace(compiled, reasons=compiled.reasons | many_calls)

@@ -20,7 +20,7 @@ import numpy as np
 
 from jax_impl import parallel, runtime, state
 from jax_impl.baselines import Baseline
-from jax_impl.compile import Compiled, compile_observed, compile_step
+from jax_impl.compile import Compiled, compile_observed, compile_step, uncompiled
 from jax_impl.feed import Feed, Stage
 from jax_impl.memory import METRICS, Arena
 from jax_impl.models import Side, preset_side
@@ -79,14 +79,17 @@ class Trainer:
         chosen = constants(problem, edits)
         self.side = side or preset_side(problem, chosen)
         table = problem.parameter_table()
+        self.compiled: Compiled | None = None
+        """What the step became; None until the first batch tells its shapes."""
+        self._observed: Step | None = None
         self.state: State
-        self._step: Step
         if mode.startswith("baseline:"):
             if chosen != constants(problem):
                 raise RuleError("A baseline is stock.", f"edits on {mode}", "edit another mode")
             name = mode.removeprefix("baseline:")
             self.state = baseline = Baseline(name, self.side, problem, chosen, self.ranks)
-            self._step = baseline.step
+            self.compiled = uncompiled(baseline.step, mode, "a baseline compiles inside its first steps")
+            self._observed = baseline.observed
         else:
             self.state = arena = Arena(self.side.build(), table, problem.profile, self.ranks)
             self._step = make_step(self.side, problem, chosen, arena)
@@ -95,12 +98,9 @@ class Trainer:
             self.load({f"param/{name}": values for name, values in initial.items()})
         else:
             self.load(self.ranks.broadcast(self.export(["param", "buffer"])))
-        self.compiled: Compiled | None = None
-        """What the step became; None before the first step, whose batch tells the shapes."""
         self.num_steps = 0
         """Steps dispatched."""
         self.stage = Stage(self.ranks)
-        self._observed: Step | None = None
         self._metrics: deque[jax.Array] = deque(maxlen=2)
 
     @cached_property
@@ -120,6 +120,7 @@ class Trainer:
     def launch(self, batch: DeviceBatch) -> None:
         """The second half of `step`: one call, on rows that `stage` has put on the device."""
         if self.compiled is None:
+            assert isinstance(self.state, Arena)
             self.compiled = compile_step(self._step, self.state, batch, self.mode, self.problem.profile)
         self.state.train_state, metrics = self.compiled.step(self.state.train_state, batch)
         metrics.copy_to_host_async()
@@ -133,7 +134,8 @@ class Trainer:
         """
         batch = self.stage(rows)
         if self._observed is None:
-            self._observed = compile_observed(self._step, self.state, batch, self.mode, self.problem.profile)
+            assert isinstance(self.state, Arena)
+            self._observed = compile_observed(self._step, self.state, batch, self.problem.profile)
         after, _, self.state.seen = self._observed(self.state.train_state, batch)
         return after
 

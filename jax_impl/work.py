@@ -33,6 +33,7 @@ def do(job: Job, ranks: Ranks) -> None:
     Raises:
       RuleError: the job cannot be done as asked.
     """
+    _refuse_what_is_not_done(job)
     problem, execution = job.spec.problem, job.spec.execution
     source = open_source(problem, job.batches)
     trainer = Trainer(problem, execution, job.mode, job.edits, source=source, ranks=ranks)
@@ -51,6 +52,20 @@ def do(job: Job, ranks: Ranks) -> None:
         _write_digest(job, trainer)
         manifest.write()
     ranks.barrier()
+
+
+def _refuse_what_is_not_done(job: Job) -> None:
+    """Nothing that a job asks for is passed over in silence."""
+    if job.perturb is not None:
+        raise RuleError(
+            "A state starts unperturbed in this version.", f"perturb {job.perturb}", "leave it out"
+        )
+    if job.state is not None and job.purpose != "lockstep":
+        raise RuleError(
+            "Only a lockstep job starts from states in this version.",
+            f"purpose {job.purpose}, state {job.state}",
+            "leave the state out",
+        )
 
 
 class _Manifest:
@@ -172,8 +187,9 @@ def _time(job: Job, trainer: Trainer) -> None:
             lines.write({"kind": "window", "steps": timing.steps_per_window, "wall_s": wall_s})
         for _ in range(timing.calls):
             lines.write({"kind": "dispatch", "us": _dispatch_us(trainer, prepared)})
-        for _ in range(timing.calls):
-            lines.write({"kind": "launch", "us": _launch_us(trainer, prepared)})
+        if trainer.compiled and "launch_us" not in trainer.compiled.reasons:
+            for _ in range(timing.calls):
+                lines.write({"kind": "launch", "us": _launch_us(trainer, prepared)})
         peak_mem_bytes, reason = runtime.peak_memory()
         lines.write({"kind": "memory", "peak_mem_bytes": peak_mem_bytes, "reason": reason})
 
