@@ -89,5 +89,5 @@ def _many_calls(mode: str) -> dict[str, str]:
 
 
 def _inductor(function: Callable[..., Any], options: dict[str, Any]) -> Callable[..., Any]:
-    """One program of one shape: a graph break or another shape is an error, not a second program."""
+    """One program for the shapes of the first call; a graph break is an error, not several programs."""
     return torch.compile(function, fullgraph=True, dynamic=False, options=options)

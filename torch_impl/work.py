@@ -35,6 +35,7 @@ def do(job: Job, ranks: Ranks) -> None:
     Raises:
       RuleError: the job cannot be done as asked.
     """
+    _refuse_what_is_not_done(job)
     if "torch._dynamo" in sys.modules:
         # Programs of jobs done before count against dynamo's limit. Loading it just to ask takes seconds.
         torch._dynamo.reset()
@@ -56,6 +57,20 @@ def do(job: Job, ranks: Ranks) -> None:
         _write_digest(job, trainer)
         manifest.write()
     ranks.barrier()
+
+
+def _refuse_what_is_not_done(job: Job) -> None:
+    """Nothing that a job asks for is passed over in silence."""
+    if job.perturb is not None:
+        raise RuleError(
+            "A state starts unperturbed in this version.", f"perturb {job.perturb}", "leave it out"
+        )
+    if job.state is not None and job.purpose != "lockstep":
+        raise RuleError(
+            "Only a lockstep job starts from states in this version.",
+            f"purpose {job.purpose}, state {job.state}",
+            "leave the state out",
+        )
 
 
 class _Manifest:

@@ -9,9 +9,9 @@ from tests.torch_impl.small import GPT, gpt_problem, make_trainer, relative_diff
 
 NUM_STEPS = 10
 
-TOLERANCE = {"f64": 1e-5, "strict": 1e-5, "bf16": 1e-2}
-"""Of the losses. Stock clipping adds 1e-6 to the norm, and AdamW turns that into some 1e-6 of every update;
-in bf16 the differing update rounds to other neighbours, 4e-3 apart, in a few weights."""
+TOLERANCE = {"f64": 1e-8, "strict": 1e-6, "bf16": 1e-3}
+"""Of the losses. Stock clipping adds 1e-6 to the norm, of which AdamW leaves some 1e-9 (6e-10 was measured);
+float32 adds its rounding (1e-7). In bf16 a few weights round to other neighbours, 4e-3 apart (8e-5)."""
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +46,8 @@ def test_the_first_step_agrees_tensor_by_tensor() -> None:
         end = trainer.export(["param", "clipped", "m", "v"])
         # The keys' bias has a zero gradient; Adam divides its rounding by its own size.
         ends.append({key: _without_key_bias(key, array) for key, array in end.items()})
-    assert relative_difference(*ends) < 1e-5
+    # Stock clipping's 1e-6 beside a norm of 1.07, twice in v.
+    assert relative_difference(*ends) < 2e-6
 
 
 def _without_key_bias(key: str, array: np.ndarray) -> np.ndarray:

@@ -166,8 +166,8 @@ def test_one_ranks_bad_row_refuses_the_update_of_all(passes) -> None:
 
 @pytest.mark.parametrize("name", ["ddp", "ddp sliced"])
 def test_ddp_takes_the_mean_over_all_tokens(passes, name) -> None:
-    """Ranks have different numbers of tokens, so DDP's own mean would be another loss. Stock clipping adds 1e-6
-    to the norm."""
+    """Ranks differ in their number of tokens, so DDP's own mean would be another loss. The tolerance is stock
+    clipping's 1e-6 beside the norm."""
     assert losses_of(passes / name) == pytest.approx(losses_of(passes / "f64"), rel=1e-6)
 
 

@@ -82,10 +82,10 @@ def _weights() -> dict[str, np.ndarray]:
 @pytest.mark.parametrize(
     "edits", [(), (Edit(name="gelu_erf", value=1),), (Edit(name="layernorm_eps", value=1e-2),)]
 )
-@pytest.mark.parametrize(("precision", "tolerance"), [("f64", 1e-12), ("strict", 2e-5)])
+@pytest.mark.parametrize(("precision", "tolerance"), [("f64", 1e-13), ("strict", 2e-6)])
 def test_gpt_is_transformers_gpt2(precision, tolerance, edits) -> None:
-    """Logits, loss and every gradient. float64 leaves rounding alone: 1e-12 of a tensor's RMS. In float32 two
-    orders of the same sums differ by some 100 roundings of 6e-8."""
+    """Logits, loss and every gradient, relative to each tensor's RMS. What remains is rounding: 1e-15 was
+    measured in float64 and 2e-7 in float32."""
     problem = gpt_problem(precision=precision)
     chosen = constants(problem, edits)
     weights = _weights()

@@ -130,7 +130,7 @@ def test_configuring_again_leaves_nothing_over() -> None:
 
 
 def test_bf16_is_a_rounding_of_strict() -> None:
-    """Losses of the two profiles agree to some bfloat16 roundings (4e-3), and not by being one program."""
+    """A loss averages over many roundings of 4e-3: the profiles agree to a tenth of one (measured: 3e-5)."""
     losses = [train(make_trainer(gpt_problem(precision=p)), 10) for p in ("strict", "bf16")]
-    assert losses[0] == pytest.approx(losses[1], rel=4e-3)
+    assert losses[0] == pytest.approx(losses[1], rel=4e-4)
     assert losses[0] != losses[1]
