@@ -157,14 +157,14 @@ class Baseline:
         elif phase in self.seen:
             arrays = self.seen[phase]
         elif phase == "buffer":
-            arrays = {}
+            return {}
         else:
             raise RuleError(
                 "What is observed can be seen from outside of the optimizer.",
                 f"{phase} of a baseline, whose clipping is inside of it",
                 "observe grad instead",
             )
-        return {name: array.addressable_data(0) for name, array in arrays.items()}
+        return {row.name: arrays[row.name].addressable_data(0) for row in self.rows}
 
     def write(self, phase: str, arrays: dict[str, np.ndarray]) -> None:
         """Puts host arrays, in this framework's layout, in place of a whole phase of the state."""

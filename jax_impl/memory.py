@@ -64,11 +64,11 @@ class Arena:
         self.ranks, self.ties = ranks, tied_names(module)
         self._graph, params, buffers = nnx.split(module, nnx.Param, ...)
         self._params, self._buffers = _by_name(params), _by_name(buffers)
-        self.rows = _parameter_rows(self._params, table)
-        """One for each parameter, in the module's order."""
+        self.rows = parameter_rows(self._params, table)
+        """One for each parameter; see `parameter_rows`."""
         self.seen: dict[str, Arrays] = {}
         """Gradients of the last step that was observed, by phase."""
-        weights = {name: _values(variable, profile.master) for name, (_, variable) in self._params.items()}
+        weights = {row.name: _values(self._params[row.name][1], profile.master) for row in self.rows}
         moments = {name: np.zeros(array.shape, profile.moments) for name, array in weights.items()}
         self.train_state = TrainState(
             params=self._place(weights),
@@ -101,7 +101,7 @@ class Arena:
         if phase == "buffer":
             return {name: array.addressable_data(0)[0] for name, array in state.buffers.items()}
         arrays = {"param": state.params, "m": state.m, "v": state.v, **self.seen}[phase]
-        return {name: array.addressable_data(0) for name, array in arrays.items()}
+        return {row.name: arrays[row.name].addressable_data(0) for row in self.rows}
 
     def write(self, phase: str, arrays: dict[str, np.ndarray]) -> None:
         """Puts host arrays, in this framework's layout, in place of a whole phase of the state."""
@@ -220,8 +220,22 @@ def _canonical(path: Iterable[Any]) -> str:
 
 
 def _by_name(state: nnx.State) -> dict[str, tuple[tuple[Any, ...], Any]]:
-    """(path, variable or array) of each leaf by canonical name."""
-    return {_canonical(path): (path, leaf) for path, leaf in nnx.to_flat_state(state)}
+    """(path, variable or array) of each leaf by canonical name.
+
+    Raises:
+      RuleError: two leaves would have one name.
+    """
+    named: dict[str, tuple[tuple[Any, ...], Any]] = {}
+    for path, leaf in nnx.to_flat_state(state):
+        name = _canonical(path)
+        if name in named:
+            raise RuleError(
+                "Every variable of a module has a canonical name of its own.",
+                f"{named[name][0]} and {path} are both {name}",
+                "kernel, embedding and scale are called weight; name one of them otherwise",
+            )
+        named[name] = (path, leaf)
+    return named
 
 
 def _array(leaf: Any) -> Any:
@@ -252,11 +266,15 @@ def _buffer_values(buffers: dict[str, tuple[tuple[Any, ...], Any]], dtype: str) 
     return values
 
 
-def _parameter_rows(
+def parameter_rows(
     params: dict[str, tuple[tuple[Any, ...], Any]], table: Iterable[ParamSpec]
 ) -> tuple[ParamSpec, ...]:
-    """The row of each parameter of the module; made up where the table has none that fits."""
-    known, rows = {row.name: row for row in table}, []
+    """The row of each parameter of the module, in the table's order; made up where none of the table fits.
+
+    Args:
+      params: (path, variable) of each parameter by canonical name.
+    """
+    known, rows = {row.name: row for row in table}, {}
     for name, (path, variable) in params.items():
         shape, dtype = tuple(_array(variable).shape), _array(variable).dtype
         if not jnp.issubdtype(dtype, jnp.floating):
@@ -269,7 +287,8 @@ def _parameter_rows(
             decayed=len(shape) >= 2,
             layout="linear" if linear else "vector",
         )
-        rows.append(known[name] if name in known and known[name].shape == given.shape else given)
+        rows[name] = known[name] if name in known and known[name].shape == given.shape else given
     if not rows:
         raise RuleError("A model has parameters (nnx.Param).", "it has none")
-    return tuple(rows)
+    # The module's own order is that of its attributes' names.
+    return tuple(rows[name] for name in dict.fromkeys([*known, *rows]) if name in rows)

@@ -12,7 +12,8 @@ Must not: read a number on the host, or branch on one; `compile.py` relies on it
 """
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,46 +34,55 @@ Step = Callable[[Any, Batch], tuple[Any, jax.Array, dict[str, Arrays]]]
 Gradients are for whoever observes, and cost nothing where they are left out of a compiled program."""
 
 
+class Sums(NamedTuple):
+    """What is summed over micro-batches and then over ranks, all of it in the accumulate dtype."""
+
+    grads: Arrays
+    loss: jax.Array
+    tokens: jax.Array
+
+
 def make_step(side: Side, problem: Problem, constants: Constants, arena: Arena) -> Step:
     """The uncompiled step of a problem."""
     profile, ranks = problem.profile, arena.ranks
     table = device_table(problem, constants)
     decayed = {row.name: row.decayed for row in arena.rows}
 
-    def loss(working: Arrays, buffers: Arrays, part: Batch) -> tuple[jax.Array, tuple[jax.Array, Arrays]]:
-        module = arena.module(working, buffers)
-        loss_sum, count = side.loss(module, part)
-        return loss_sum * constants.loss_scale, (count, arena.buffers_of(module))
+    def part_sums(working: Arrays, buffers: Arrays, part: Batch) -> tuple[Sums, Arrays]:
+        """Sums of one micro-batch, each rounded once to the accumulate dtype, and the buffers after it."""
 
-    def micro_batch_sums(working: Arrays, buffers: Arrays, batch: Batch) -> tuple[Any, Arrays]:
-        """((gradients, loss_sum, count), buffers) of this rank, each part rounded to the accumulate dtype."""
+        def loss(working: Arrays) -> tuple[jax.Array, tuple[jax.Array, Arrays]]:
+            module = arena.module(working, buffers)
+            loss_sum, count = side.loss(module, part)
+            return loss_sum * constants.loss_scale, (count, arena.buffers_of(module))
 
-        def add(carry: tuple[Any, Arrays], part: Batch) -> tuple[tuple[Any, Arrays], None]:
+        with matmul_precision(profile):
+            (loss_sum, (count, after)), grads = jax.value_and_grad(loss, has_aux=True)(working)
+        return cast(Sums(grads, loss_sum, count), profile.accumulate), after
+
+    def rank_sums(working: Arrays, buffers: Arrays, batch: Batch) -> tuple[Sums, Arrays]:
+        """Sums of this rank's micro-batches, which are contiguous shares of its rows."""
+
+        def add(carry: tuple[Sums, Arrays], part: Batch) -> tuple[tuple[Sums, Arrays], None]:
             sums, buffers = carry
-            with matmul_precision(profile):
-                differentiate = jax.value_and_grad(loss, has_aux=True)
-                (loss_sum, (count, buffers)), grads = differentiate(working, buffers, part)
-            return (
-                jax.tree.map(jnp.add, sums, cast((grads, loss_sum, count), profile.accumulate)),
-                buffers,
-            ), None
+            more, buffers = part_sums(working, buffers, part)
+            return (jax.tree.map(jnp.add, sums, more), buffers), None
 
+        zero = jnp.zeros((), profile.accumulate)
+        zeros = {name: jnp.zeros(param.shape, zero.dtype) for name, param in working.items()}
+        begin = ranks.own(Sums(zeros, zero, zero)), buffers
         parts = jax.tree.map(lambda rows: rows.reshape(problem.micro_batches, -1, *rows.shape[1:]), batch)
-        zeros = {name: jnp.zeros(param.shape) for name, param in working.items()}
-        zeros = ranks.own(cast((zeros, 0, 0), profile.accumulate))
-        carry, _ = lax.scan(add, (zeros, buffers), parts)
-        return carry
+        return lax.scan(add, begin, parts)[0]
 
     def step(state: TrainState, batch: Batch) -> tuple[TrainState, jax.Array, dict[str, Arrays]]:
         # One rounding a step: every use in every micro-batch reads this copy.
         working = ranks.own(cast(state.params, profile.compute))
-        own_buffers = jax.tree.map(lambda buffer: buffer[0], state.buffers)
-        sums, buffers = micro_batch_sums(working, own_buffers, batch)
-        rank_tokens = sums[2]
-        grads, loss_sum, tokens = ranks.all_reduce(sums)
+        buffers = jax.tree.map(lambda buffer: buffer[0], state.buffers)
+        own_sums, buffers = rank_sums(working, buffers, batch)
+        sums = ranks.all_reduce(own_sums)
 
-        loss = loss_sum / tokens
-        grads = jax.tree.map(lambda grad: grad / tokens, grads)
+        loss = sums.loss / sums.tokens
+        grads = jax.tree.map(lambda grad: grad / sums.tokens, sums.grads)
         norm = global_norm(grads)
         clip = clip_coefficient(norm, constants.max_norm, constants.clip_eps)
         clipped = jax.tree.map(lambda grad: grad * clip, grads)
@@ -87,10 +97,10 @@ def make_step(side: Side, problem: Problem, constants: Constants, arena: Arena) 
             )
         buffers = jax.tree.map(lambda buffer: buffer[None], buffers)
         updated = TrainState(params, m, v, buffers, state.applied + 1, state.skipped)
-        refused = TrainState(state.params, state.m, state.v, state.buffers, state.applied, state.skipped + 1)
+        refused = replace(state, skipped=state.skipped + 1)
         state = jax.tree.map(lambda new, old: jnp.where(finite, new, old), updated, refused)
 
-        metrics = cast((loss, norm, clip, lr, state.skipped, rank_tokens), profile.accumulate)
+        metrics = cast((loss, norm, clip, lr, state.skipped, own_sums.tokens), profile.accumulate)
         return state, jnp.stack(metrics)[None], {"grad": grads, "clipped": clipped}
 
     return step
@@ -98,4 +108,4 @@ def make_step(side: Side, problem: Problem, constants: Constants, arena: Arena) 
 
 def cast(tree: Any, dtype: str) -> Any:
     """Every leaf, number or array, as an array of the dtype."""
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf).astype(dtype), tree)
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), tree)
