@@ -11,9 +11,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
-from spec.errors import RuleError
 from spec.precision import Profile
+from spec.run import check_mode
+from torch_impl.graph.adapt import capture_step
+from torch_impl.graph.blocks import by_blocks, find_blocks
+from torch_impl.graph.capture import CaptureRefused
+from torch_impl.graph.plan import candidates
+from torch_impl.graph.whole_step import WholeStep
 from torch_impl.memory import Arena
 from torch_impl.runtime import DETERMINISTIC_PROFILES
 from torch_impl.step import Batch, Step
@@ -33,25 +39,63 @@ class Compiled:
     """What the compiler was told, for the manifest."""
     proven: dict[str, Any] | None = None
     """What was found in the one program that makes a step, for the manifest; None where there are several."""
+    whole: WholeStep | None = None
+    """The step as one graph, which takes host rows by itself; None where many calls launch a step."""
 
 
 def compile_step(step: Step, arena: Arena, batch: Batch, mode: str, profile: Profile) -> Compiled:
     """Makes the step run in the mode asked for; the arena is afterwards as it was before.
 
+    A graph that cannot be captured is no error: all ranks run the step without one, and say why.
+
     Args:
       batch: rows of the shapes and dtypes that every later batch has; all ranks call this together.
 
     Raises:
-      RuleError: the mode is not available.
+      RuleError: there is no such mode, or the device cannot run it.
     """
-    if mode == "eager":
-        return uncompiled(step, mode, "nothing is compiled in mode eager")
-    if mode != "inductor":
-        raise RuleError(
-            "A mode is available in this version.",
-            f"torch mode {mode} is not yet",
-            "take torch=eager or torch=inductor",
-        )
+    check_mode("torch", mode, arena.device.type)
+    base = mode.removeprefix("graph+") if mode != "graph" else "eager"
+    refusal = ""
+    if base != mode:
+        try:
+            return _captured(step, arena, batch, mode, profile)
+        except CaptureRefused as error:
+            refusal = f"no graph was captured: {error}"
+    if base == "eager":
+        compiled = uncompiled(step, base, "nothing is compiled in mode eager")
+    else:
+        compiled = _compiled(step, arena, batch, profile)
+    return replace(compiled, reasons=compiled.reasons | ({"capture": refusal} if refusal else {}))
+
+
+def _captured(step: Step, arena: Arena, batch: Batch, mode: str, profile: Profile) -> Compiled:
+    """The step as one graph."""
+    is_compiled = mode == "graph+inductor"
+    options = inductor_options(profile) if is_compiled else {}
+
+    def program(kind: str) -> Step:
+        if not is_compiled:
+            return step
+        update = _inductor(step.update, options)
+        if kind == "whole":
+            return replace(step, loss=_inductor(step.loss, options), update=update)
+        return replace(step, loss=by_blocks(step.loss, arena.module, _how(options)), update=update)
+
+    plans = candidates(
+        cut="blocks" if is_compiled and find_blocks(arena.module) else None if is_compiled else "whole",
+        world_size=dist.get_world_size() if dist.is_initialized() else 1,
+        fixed=profile.name in DETERMINISTIC_PROFILES,
+    )
+    captured = capture_step(step, program, arena, batch, plans)
+    whole = captured.step
+    reasons = {} if is_compiled else {"compile_s": "nothing is compiled in mode graph"}
+    compile_s = whole.counts.first_run_s if is_compiled else None
+    return Compiled(step, mode, compile_s, reasons, options, captured.record(), whole)
+
+
+def _compiled(step: Step, arena: Arena, batch: Batch, profile: Profile) -> Compiled:
+    """The step as two programs of inductor's."""
     options = inductor_options(profile)
     started = time.perf_counter()
     compiled = replace(step, loss=_inductor(step.loss, options), update=_inductor(step.update, options))
@@ -60,7 +104,7 @@ def compile_step(step: Step, arena: Arena, batch: Batch, mode: str, profile: Pro
         saved = [tensor.clone() for tensor in arena.lasting()]
         compiled(arena, batch)
         torch._foreach_copy_(arena.lasting(), saved)
-    return Compiled(compiled, mode, time.perf_counter() - started, _many_calls(mode), options)
+    return Compiled(compiled, "inductor", time.perf_counter() - started, _many_calls("inductor"), options)
 
 
 def uncompiled(step: Callable[[Any, Batch], None], mode: str, reason: str) -> Compiled:
@@ -90,4 +134,8 @@ def _many_calls(mode: str) -> dict[str, str]:
 
 def _inductor(function: Callable[..., Any], options: dict[str, Any]) -> Callable[..., Any]:
     """One program for the shapes of the first call; a graph break is an error, not several programs."""
-    return torch.compile(function, fullgraph=True, dynamic=False, options=options)
+    return torch.compile(function, **_how(options))
+
+
+def _how(options: dict[str, Any]) -> dict[str, Any]:
+    return {"fullgraph": True, "dynamic": False, "options": options}

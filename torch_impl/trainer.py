@@ -9,7 +9,7 @@ Must not: touch files. Counterpart: `jax_impl/trainer.py`.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -30,7 +30,6 @@ from torch_impl.feed import Feed, Stage
 from torch_impl.memory import METRICS, Arena
 from torch_impl.models import Side, preset_side
 from torch_impl.state import State
-from torch_impl.step import Batch as DeviceBatch
 from torch_impl.step import make_step
 
 
@@ -54,7 +53,7 @@ class Trainer:
     """One run on this process's device.
 
     Args:
-      mode: `eager`, `inductor` or `baseline:NAME`.
+      mode: `eager`, `inductor`, `graph`, `graph+inductor` or `baseline:NAME`.
       edits: changes to the step's constants.
       side: the model and loss; the preset's own when None. A model that comes with values keeps them, and
         every rank takes those of rank 0.
@@ -97,7 +96,9 @@ class Trainer:
             self._take_values_of_rank_0()
         self.num_steps = 0
         """Steps dispatched."""
-        self.stage, self._read_back = Stage(self.ranks), _ReadBack(self.state.metrics)
+        self.stage: Callable[[Batch], Any] = Stage(self.ranks)
+        """The first half of `step`: puts rows where `launch` finds them."""
+        self._read_back = _ReadBack(self.state.metrics)
 
     @cached_property
     def feed(self) -> Feed:
@@ -113,13 +114,20 @@ class Trainer:
         """Dispatches one step on this rank's rows; returns as soon as the device has all its orders."""
         self.launch(self.stage(rows))
 
-    def launch(self, batch: DeviceBatch) -> None:
+    def launch(self, batch: Any) -> None:
         """The second half of `step`, on rows that `stage` has put on the device."""
         if self.compiled is None:
             assert isinstance(self.state, Arena)
             self.compiled = compile_step(self._step, self.state, batch, self.mode, self.problem.profile)
-        self.compiled.step(self.state, batch)
-        self._read_back.put(self.num_steps)
+            if self.compiled.whole is not None:
+                # From here on rows go to where the graph reads them; those at hand were for its shapes.
+                self.stage = self.compiled.whole.stage
+                batch = self.stage({name: values.cpu() for name, values in batch.items()})
+        if self.compiled.whole is not None:
+            self.compiled.whole.launch(batch)
+        else:
+            self.compiled.step(self.state, batch)
+            self._read_back.put(self.num_steps)
         self.num_steps += 1
 
     def metrics(self, step: int | None = None) -> Metrics:
@@ -128,7 +136,9 @@ class Trainer:
         Kept are those of the last two, so that a loop can dispatch step n and then read step n - 1.
         """
         number = self.num_steps - 1 if step is None else step
-        values = dict(zip(METRICS, self._read_back.get(number), strict=True))
+        whole = self.compiled.whole if self.compiled else None
+        read = self._read_back.get if whole is None else whole.metrics
+        values = dict(zip(METRICS, read(number), strict=True))
         return Metrics(
             step=number,
             loss=values["loss"],
@@ -143,8 +153,10 @@ class Trainer:
         return state.export(self.state, phases)
 
     def load(self, tensors: Tensors) -> None:
-        """Writes a state, keys `phase/name`; see `torch_impl.state.load`."""
+        """Writes a state in place, keys `phase/name`; see `torch_impl.state.load`."""
         state.load(self.state, tensors)
+        if self.compiled is not None and self.compiled.whole is not None:
+            self.compiled.whole.ledger.check()
 
     def facts(self) -> dict[str, Any]:
         """What this trainer really holds, for the manifest."""

@@ -21,6 +21,7 @@ from spec.job import Job
 from spec.weights import Tensors, load_tensors, state_digest, tensor_sha256
 from torch_impl import runtime
 from torch_impl.feed import Feed
+from torch_impl.graph import report
 from torch_impl.observe import INIT, Observer
 from torch_impl.parallel import Ranks
 from torch_impl.trainer import Trainer
@@ -56,6 +57,12 @@ def do(job: Job, ranks: Ranks) -> None:
     if trainer.num_steps:
         _write_digest(job, trainer)
         manifest.write()
+    compiled = trainer.compiled
+    if compiled is not None and compiled.whole is not None:
+        if ranks.rank == 0:
+            report.write(compiled.whole, Path(job.out), compiled.proven)
+        # The next job of this process needs its memory.
+        compiled.whole.close()
     ranks.barrier()
 
 
@@ -192,6 +199,9 @@ def _time(job: Job, trainer: Trainer) -> None:
             lines.write({"kind": "window", "steps": timing.steps_per_window, "wall_s": wall_s})
         for _ in range(timing.calls):
             lines.write({"kind": "dispatch", "us": _dispatch_us(trainer, prepared)})
+        if trainer.compiled and "launch_us" not in trainer.compiled.reasons:
+            for _ in range(timing.calls):
+                lines.write({"kind": "launch", "us": _launch_us(trainer, prepared)})
         peak_mem_bytes, reason = runtime.peak_memory()
         lines.write({"kind": "memory", "peak_mem_bytes": peak_mem_bytes, "reason": reason})
 
@@ -213,6 +223,15 @@ def _dispatch_us(trainer: Trainer, prepared: Feed) -> float:
     trainer.ranks.fence()
     started = time.perf_counter()
     trainer.step(rows)
+    return (time.perf_counter() - started) * 1e6
+
+
+def _launch_us(trainer: Trainer, prepared: Feed) -> float:
+    """Host time of the one call that launches the step, its rows staged and the device idle."""
+    batch = trainer.stage(prepared.rows(trainer.num_steps))
+    trainer.ranks.fence()
+    started = time.perf_counter()
+    trainer.launch(batch)
     return (time.perf_counter() - started) * 1e6
 
 

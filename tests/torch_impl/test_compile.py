@@ -50,8 +50,12 @@ def test_options_follow_the_precision_table() -> None:
     assert inductor_options(PROFILES["strict"])["deterministic"] is True
 
 
-def test_a_mode_that_is_not_there_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("mode", "rule"),
+    [("graph", "needs a CUDA device"), ("graph+inductor", "needs a CUDA device"), ("fast", "a known one")],
+)
+def test_a_mode_that_cannot_run_here_is_refused(mode: str, rule: str) -> None:
     trainer = make_trainer(mlp_problem())
     batch = {name: torch.from_numpy(array) for name, array in trainer.feed.rows(0).items()}
-    with pytest.raises(RuleError, match="graph is not yet"):
-        compile_step(trainer._step, trainer.state, batch, "graph", PROFILES["strict"])
+    with pytest.raises(RuleError, match=rule):
+        compile_step(trainer._step, trainer.state, batch, mode, PROFILES["strict"])

@@ -6,6 +6,7 @@ Capturing does not run anything. Must not: keep a half-made graph; a failure lea
 
 import gc
 import linecache
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,10 @@ _HERE = str(Path(__file__).parent)
 
 _CAUSES = (
     ("called a synchronizing CUDA operation", "the host waits for a value of the device here"),
+    (
+        "legacy stream",
+        "a loss or output of an earlier backward, made on another stream, is still alive; delete it",
+    ),
     ("when stream is capturing", "this call is not allowed while a graph is captured"),
     ("capture", "this call broke the capture"),
     ("out of memory", "the device has no memory left"),
@@ -32,13 +37,17 @@ class CaptureRefused(RuntimeError):
     """The step cannot be captured: what, where, and what to do. The state is as it was."""
 
 
-def warm_up(body: Callable[[], None], stream: torch.cuda.Stream) -> None:
+def warm_up(body: Callable[[], None], stream: torch.cuda.Stream) -> float:
     """Runs the body on the capture stream until nothing is left to be set up.
+
+    Returns:
+      Seconds of the first run, in which compilers work.
 
     Raises:
       CaptureRefused: the body fails, or makes the host wait for the device.
     """
     stream.wait_stream(torch.cuda.current_stream(stream.device))
+    first_s, started = 0.0, time.perf_counter()
     for run in range(WARMUP_RUNS):
         mode = torch.cuda.get_sync_debug_mode()
         torch.cuda.set_sync_debug_mode("error" if run else "default")
@@ -50,6 +59,8 @@ def warm_up(body: Callable[[], None], stream: torch.cuda.Stream) -> None:
         finally:
             torch.cuda.set_sync_debug_mode(mode)
         stream.synchronize()
+        first_s = first_s or time.perf_counter() - started
+    return first_s
 
 
 def capture(body: Callable[[], None], stream: torch.cuda.Stream, pool: Any) -> torch.cuda.CUDAGraph:

@@ -41,17 +41,17 @@ class Plan:
 FLAT = Plan("whole", None)
 
 
-def candidates(compiled: bool, world_size: int, fixed: bool) -> tuple[Plan, ...]:
+def candidates(cut: str | None, world_size: int, fixed: bool) -> tuple[Plan, ...]:
     """The plans worth measuring.
 
     Args:
-      compiled: whether a compiler makes the kernels; eager kernels hand over gradients one by one anyhow.
+      cut: the programs that hand over gradients while backward goes on: `whole` where kernels are eager
+        anyhow, `blocks`, or None where the model cannot be cut.
       fixed: the profile promises bits, so that eager and captured steps must follow one plan.
     """
-    if world_size == 1 or fixed:
+    if world_size == 1 or fixed or cut is None:
         return (FLAT,)
-    programs = "blocks" if compiled else "whole"
-    return (FLAT, Plan(programs, 25), Plan(programs, 100))
+    return (FLAT, Plan(cut, 25), Plan(cut, 100))
 
 
 def choose(

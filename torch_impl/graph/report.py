@@ -17,13 +17,16 @@ from torch_impl.graph.whole_step import WholeStep
 
 def describe(step: WholeStep) -> dict[str, Any]:
     """The record of a captured step: JSON values alone."""
+    # Compilers work in the first run; that is `compile_s`.
+    warm_up_s = step.counts.warm_up_s - step.counts.first_run_s
     return {
         "graphs": [_describe_shape(shape) for shape in step.shapes],
         "pool_bytes": pool_bytes(step.pool),
         "driver_bytes": sum(s.executable.driver_bytes for s in step.shapes if s.executable),
         "ledger": {"pointers": len(step.ledger.entries), "bytes": step.ledger.num_bytes()},
-        "capture_s": sum(step.counts.warm_ups) + sum(shape.capture_s for shape in step.shapes),
-        "warm_up_s": sum(step.counts.warm_ups),
+        "capture_s": warm_up_s + sum(shape.capture_s for shape in step.shapes),
+        "warm_up_s": warm_up_s,
+        "first_run_s": step.counts.first_run_s,
         "state_checksum": dict(step.checksums),
         "uses_torch_generator": step.uses_generator,
         "eager_steps": step.counts.eager,
@@ -34,9 +37,10 @@ def describe(step: WholeStep) -> dict[str, Any]:
     }
 
 
-def write(step: WholeStep, folder: Path, extra: dict[str, Any] | None = None) -> None:
-    """Writes `capture.json`, and `capture.svg` for the first graph."""
-    record.write_json(folder / "capture.json", describe(step) | (extra or {}))
+def write(step: WholeStep, folder: Path, at_capture: dict[str, Any] | None) -> None:
+    """Writes `capture.json`, what was recorded at capture with what has been counted since, and `capture.svg`
+    for the first graph."""
+    record.write_json(folder / "capture.json", (at_capture or {}) | describe(step))
     if step.shapes and step.shapes[0].view is not None:
         record.write_text(folder / "capture.svg", draw(step.shapes[0].view))
 

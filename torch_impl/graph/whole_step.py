@@ -11,7 +11,7 @@ one tensor. Must not: know what the step computes.
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -57,8 +57,10 @@ class Counts:
 
     eager: int = 0
     """Steps whose shape has no graph."""
-    warm_ups: list[float] = field(default_factory=list)
-    """Seconds of each warm-up."""
+    warm_up_s: float = 0.0
+    """Seconds of all warm-ups, saving and putting back included."""
+    first_run_s: float = 0.0
+    """Of these, the first runs, in which compilers work."""
 
 
 class WholeStep:
@@ -208,14 +210,14 @@ class WholeStep:
         ring, tick = self._new_ring(2), torch.zeros_like(self._tick)
         body = step_body(shape, self._forms.local, self._state.metrics, ring, tick)
         try:
-            warm_up(body, self._capture_stream)
+            self.counts.first_run_s += warm_up(body, self._capture_stream)
             self.uses_generator |= generator_offset(device) != offset
             if self._forms.local is not self._forms.captured:
                 capture(body, self._capture_stream, torch.cuda.graph_pool_handle()).reset()
         finally:
             torch.cuda.synchronize(device)
             self.checksums = {"before": saved.checksum, "after": saved.put_back()}
-            self.counts.warm_ups.append(time.perf_counter() - started)
+            self.counts.warm_up_s += time.perf_counter() - started
         assert self.checksums["before"] == self.checksums["after"], self.checksums
         if moved := pointers.moved():
             raise CaptureRefused("warm-up replaced what the graph must find again: " + "; ".join(moved[:4]))
