@@ -78,6 +78,7 @@ def capture(body: Callable[[], None], stream: torch.cuda.Stream, pool: Any) -> t
     gc.disable()
     try:
         with torch.cuda.stream(stream):
+            _forget_streams()
             # Other threads (a loader that pins memory, NCCL's watchdog) may call what a capture forbids
             # this one.
             graph.capture_begin(pool=pool, capture_error_mode="thread_local")
@@ -97,6 +98,13 @@ def capture(body: Callable[[], None], stream: torch.cuda.Stream, pool: Any) -> t
         _unwind(stream)
         raise CaptureRefused(explain(failure, "capture")) from failure
     return graph
+
+
+def _forget_streams() -> None:
+    """Lets backward take the capture's stream where autograd remembers another one, if this torch can."""
+    override = getattr(torch.autograd.graph, "set_override_stale_capture_stream", None)
+    if override is not None:
+        override(True)
 
 
 def explain(error: BaseException, phase: str) -> str:
