@@ -158,12 +158,13 @@ def describe_parameter(row: ParamSpec, stored: jax.Array) -> dict[str, Any]:
 
 def tied_names(module: nnx.Module) -> list[list[str]]:
     """Groups of names that stand for one parameter, the canonical name first."""
-    names: dict[int, list[str]] = {}
+    paths: dict[int, list[tuple[Any, ...]]] = {}
     for path, part in nnx.iter_modules(module):
         for attribute, value in vars(part).items():
             if isinstance(value, nnx.Param):
-                names.setdefault(id(value), []).append(_canonical((*path, attribute)))
-    return [group for group in names.values() if len(group) > 1]
+                paths.setdefault(id(value), []).append((*path, attribute))
+    # flax walks a module by the names of its attributes, and calls a variable by the first that it meets.
+    return [[_canonical(path) for path in sorted(group)] for group in paths.values() if len(group) > 1]
 
 
 def prove_in_place(program: jax.stages.Compiled, state: TrainState) -> int:

@@ -1,0 +1,64 @@
+"""Ranks' rows are slices of the global batch, and every batch looks like the first."""
+
+import numpy as np
+import pytest
+from jax.sharding import Mesh
+
+from jax_impl import parallel
+from jax_impl.feed import Feed, Stage
+from jax_impl.parallel import Ranks
+from spec.data.batches import add_digests, batch_digest, open_source
+from spec.errors import RuleError
+from spec.run import Execution
+from tests.jax_impl.small import gpt_problem
+
+
+def ranks_of(world_size: int) -> list[Ranks]:
+    """Ranks that only count rows: their mesh is never used."""
+    mesh: Mesh = parallel.join(Execution()).mesh
+    return [Ranks(rank, world_size, rank, mesh) for rank in range(world_size)]
+
+
+def test_ranks_share_the_global_batch() -> None:
+    problem = gpt_problem()
+    source = open_source(problem)
+    feeds = [Feed(source, problem, ranks) for ranks in ranks_of(4)]
+    whole = feeds[0].global_rows(3)
+    parts = [feed.rows(3) for feed in feeds]
+    for name, array in whole.items():
+        np.testing.assert_array_equal(np.concatenate([part[name] for part in parts]), array)
+    digests = [feed.digest(part) for feed, part in zip(feeds, parts, strict=True)]
+    assert add_digests(digests) == batch_digest(whole, first_row=0)
+
+
+def test_prepared_rows_repeat() -> None:
+    problem, (ranks,) = gpt_problem(), ranks_of(1)
+    feed = Feed(open_source(problem), problem, ranks, cycle=2)
+    plain = Feed(open_source(problem), problem, ranks)
+    for step, same_as in ((0, 0), (1, 1), (2, 0), (5, 1)):
+        np.testing.assert_array_equal(feed.rows(step)["tokens"], plain.rows(same_as)["tokens"])
+
+
+def test_staged_rows_are_the_rows() -> None:
+    rows = {"x": np.arange(8, dtype=np.float32).reshape(4, 2), "n": np.arange(4, dtype=np.int32)}
+    staged = Stage(parallel.join(Execution()))(rows)
+    for name, array in rows.items():
+        np.testing.assert_array_equal(np.asarray(staged[name]), array)
+        assert staged[name].dtype == array.dtype
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"x": np.zeros((3, 2), np.float32)},
+        {"x": np.zeros((4, 2), np.float64)},
+        {"z": np.zeros((4, 2), np.float32)},
+        {"x": np.zeros((4, 1), np.float32)},
+    ],
+    ids=["rows", "dtype", "name", "width that would broadcast"],
+)
+def test_another_shape_is_refused(other) -> None:
+    stage = Stage(parallel.join(Execution()))
+    stage({"x": np.zeros((4, 2), np.float32)})
+    with pytest.raises(RuleError, match="of the first"):
+        stage(other)
