@@ -55,7 +55,7 @@ def warm_up(body: Callable[[], None], stream: torch.cuda.Stream) -> float:
             with torch.cuda.stream(stream):
                 body()
         except Exception as error:
-            raise CaptureRefused(explain(error, "warm-up")) from error
+            raise _refusal(error, "warm-up") from error
         finally:
             torch.cuda.set_sync_debug_mode(mode)
         stream.synchronize()
@@ -96,7 +96,7 @@ def capture(body: Callable[[], None], stream: torch.cuda.Stream, pool: Any) -> t
             gc.enable()
     if failure is not None:
         _unwind(stream)
-        raise CaptureRefused(explain(failure, "capture")) from failure
+        raise _refusal(failure, "capture") from failure
     return graph
 
 
@@ -105,6 +105,13 @@ def _forget_streams() -> None:
     override = getattr(torch.autograd.graph, "set_override_stale_capture_stream", None)
     if override is not None:
         override(True)
+
+
+def _refusal(error: Exception, phase: str) -> CaptureRefused:
+    """The refusal that a failure becomes; its frames let go of the tensors of the attempt."""
+    refusal = CaptureRefused(explain(error, phase))
+    traceback.clear_frames(error.__traceback__)
+    return refusal
 
 
 def explain(error: BaseException, phase: str) -> str:

@@ -31,6 +31,12 @@ def nvrtc() -> ModuleType:
     return _import("nvrtc")
 
 
+@cache
+def runtime() -> ModuleType:
+    """`cuda.bindings.runtime`, whose calls profilers show."""
+    return _import("runtime")
+
+
 def call(name: str, *arguments: Any) -> Any:
     """Calls a function of the driver.
 

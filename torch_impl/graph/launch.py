@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from torch_impl.graph.driver import DriverError, call, driver
+from torch_impl.graph.driver import DriverError, call, driver, runtime
 
 FLAGS = {"plain": 0, "device_launch": 4}
 """Ways to instantiate, in the order in which they are tried. The second takes kernels, copies, fills and
@@ -92,12 +92,16 @@ def instantiate_for_replay(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Strea
 
 
 def _launcher(handle: Any, stream: torch.cuda.Stream) -> Callable[[], None]:
-    """The call with everything looked up beforehand: what is left is one function and one comparison."""
-    function, on = driver().cuGraphLaunch, driver().CUstream(stream.cuda_stream)
+    """The call with everything looked up beforehand: what is left is one function and one comparison.
+
+    The runtime's call, not the driver's, so that profilers count it.
+    """
+    function = runtime().cudaGraphLaunch
+    executable, on = runtime().cudaGraphExec_t(int(handle)), runtime().cudaStream_t(stream.cuda_stream)
 
     def launch() -> None:
-        (status,) = function(handle, on)
+        (status,) = function(executable, on)
         if status:
-            raise DriverError(f"cuGraphLaunch: {status.name}")
+            raise DriverError(f"cudaGraphLaunch: {status.name}")
 
     return launch
