@@ -18,6 +18,7 @@ CASES = {
     "tiny": ["tiny", "--steps", "50"],
     "tiny, one device": ["tiny", "--steps", "100", "--devices", "1", "--global-batch", "8"],
     "tiny, wide batch": ["tiny", "--steps", "20", "--devices", "1", "--global-batch", "64"],
+    "tiny, inductor": ["tiny", "--steps", "50", "--mode", "torch=inductor"],
     "toy-mlp": ["toy-mlp", "--steps", "100"],
 }
 SEEDS = range(100, 108)

@@ -115,17 +115,13 @@ def speed(held: Sequence[Held]) -> Speed | None:
     if ratio is None:
         reasons["verdict"] = reasons["ratio"]
     return Speed(
-        torch=side_speed(passes["torch"], _run_folders(held, "torch")),
-        jax=side_speed(passes["jax"], _run_folders(held, "jax")),
+        torch=side_speed(passes["torch"]),
+        jax=side_speed(passes["jax"]),
         ratio=ratio,
         verdict=statistics.verdict(ratio) if ratio else None,
         rule=statistics.RULE,
         reasons=reasons,
     )
-
-
-def _run_folders(held: Sequence[Held], side: str) -> list[Path]:
-    return [Path(job.out) for job in finished(held, "run") if job.side == side]
 
 
 def _is_own(job: Job, side: str) -> bool:
@@ -198,7 +194,8 @@ def seconds(records: Sequence[LaunchRecord], total: float, judged: float) -> Sec
     """Where the time of a whole command went."""
     launched = sum(item.seconds for item in records)
     in_jobs = sum(sum(item.job_seconds.values()) for item in records)
-    compiling = sum(sum(item.compile_s.values()) for item in records)
+    # A process that does one step's jobs compiles it once and says so in each of them.
+    compiling = sum(sum(set(item.compile_s.values())) for item in records)
     return Seconds(
         total=round(total, 3),
         launches=round(launched, 3),

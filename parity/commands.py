@@ -16,20 +16,10 @@ _ROOT = Path(__file__).resolve().parent.parent
 
 
 def side_commands(
-    side: str, jobs: list[Path], device: str, local_processes: int, cluster: Cluster, cache: Path
+    side: str, jobs: list[Path], device: str, local_processes: int, cluster: Cluster
 ) -> list[Command]:
-    """What to start on this host so that all ranks of `side` do the jobs in order.
-
-    Args:
-      cache: a folder for compiled programs, new for this run: its first compilation is a whole one, and later
-        jobs of the same program need none.
-    """
+    """What to start on this host so that all ranks of `side` do the jobs in order."""
     environ = _shared_environ(device, local_processes)
-    if side == "jax" and "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        environ |= {
-            "JAX_COMPILATION_CACHE_DIR": str(cache),
-            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        }
     work = [f"{side}_impl", "work", *map(str, jobs)]
     if local_processes * cluster.nodes == 1:
         return [Command(argv=[sys.executable, "-m", *work], environ=environ)]

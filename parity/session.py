@@ -3,7 +3,6 @@
 Must not: read numbers; `judge` and `speed` do, from the folders that are left.
 """
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,17 +27,16 @@ class Held:
 def hold(plan: Plan, turns: Sequence[Turn], folder: Path, progress: Progress) -> list[Held]:
     """Runs the turns in order; the last one in the answer may have failed."""
     held: list[Held] = []
-    with tempfile.TemporaryDirectory(prefix="parity_cache_") as cache:
-        for number, turn in enumerate(turns, start=1):
-            log = folder / "launches" / f"{number:03d}_{turn.side}.log"
-            ended = _take(plan, turn, log, Path(cache), progress)
-            held.append(Held(turn=turn, ended=ended, log=log))
-            if ended.how != "done":
-                break
+    for number, turn in enumerate(turns, start=1):
+        log = folder / "launches" / f"{number:03d}_{turn.side}.log"
+        ended = _take(plan, turn, log, progress)
+        held.append(Held(turn=turn, ended=ended, log=log))
+        if ended.how != "done":
+            break
     return held
 
 
-def _take(plan: Plan, turn: Turn, log: Path, cache: Path, progress: Progress) -> Ended:
+def _take(plan: Plan, turn: Turn, log: Path, progress: Progress) -> Ended:
     processes = plan.local_processes
     what = ", ".join(_label(job) for job in turn.jobs)
     progress.say(
@@ -46,7 +44,7 @@ def _take(plan: Plan, turn: Turn, log: Path, cache: Path, progress: Progress) ->
         f"({plan.spec.execution.device})"
     )
     files = [job.write() for job in turn.jobs]
-    commands = side_commands(turn.side, files, plan.spec.execution.device, processes, plan.cluster, cache)
+    commands = side_commands(turn.side, files, plan.spec.execution.device, processes, plan.cluster)
     ended = launch(
         commands,
         [file.parent for file in files],

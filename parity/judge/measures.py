@@ -9,6 +9,7 @@ import numpy as np
 
 _GROUP_SHARE = 1e-6
 """A tensor much smaller than its group is measured against the group: its own scale may be rounding alone."""
+_NOTHING = 1e-100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,13 +40,15 @@ def scale(a: np.ndarray, b: np.ndarray, group_rms: float) -> float:
     return max(rms(a), rms(b), _GROUP_SHARE * group_rms)
 
 
-def measure(a: np.ndarray, b: np.ndarray, s: float) -> Difference:
+def measure(a: np.ndarray, b: np.ndarray, s: float, spikes: float = 0.0) -> Difference:
     """The difference of two arrays of one shape.
 
     Args:
-      s: from `scale`; 0 only where both arrays are zero everywhere.
+      s: the size that it is measured against, `scale`'s for most; where it is 0, nothing may differ.
+      spikes: share of the elements, the worst ones, that `rms_rel` leaves out; `max_rel` sees them.
     """
     assert a.shape == b.shape, (a.shape, b.shape)
+    s = max(s, _NOTHING)
     same_oddity = (np.isnan(a) & np.isnan(b)) | (np.isinf(a) & (a == b))
     odd = ~(np.isfinite(a) & np.isfinite(b)) & ~same_oddity
     if odd.any():
@@ -62,11 +65,11 @@ def measure(a: np.ndarray, b: np.ndarray, s: float) -> Difference:
     with np.errstate(invalid="ignore"):
         distance = np.where(same_oddity, 0.0, np.abs(a - b))
     size = np.maximum(np.maximum(np.abs(a), np.abs(b)), s)
-    size[same_oddity | (size == 0)] = 1.0
+    size[same_oddity] = 1.0
     relative = distance / size
     index = _unravel(int(relative.argmax()), a.shape)
     return Difference(
-        rms_rel=float(np.sqrt(np.mean(np.square(distance)))) / s if s else 0.0,
+        rms_rel=_rms_without_spikes(distance, spikes) / s,
         max_rel=float(relative[index]),
         max_abs=float(distance.max()),
         index=index,
@@ -74,6 +77,14 @@ def measure(a: np.ndarray, b: np.ndarray, s: float) -> Difference:
         b=float(b[index]),
         both_not_finite=int(same_oddity.sum()),
     )
+
+
+def _rms_without_spikes(distance: np.ndarray, spikes: float) -> float:
+    kept = distance.reshape(-1)
+    if spikes:
+        count = max(1, int((1 - spikes) * kept.size))
+        kept = np.partition(kept, count - 1)[:count]
+    return float(np.sqrt(np.mean(np.square(kept))))
 
 
 def _unravel(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,8 +1,13 @@
 """Every tensor that both sides wrote down, matched by canonical name, compared phase by phase.
 
+Parameters are measured against the distance that Adam can have carried them, since all that the sides do to
+them lies within it: against their own size, another decay would drown in the rounding of small biases. Adam
+divides by the gradient's own size, so an element whose gradient is nearly zero carries rounding magnified to
+any part of that distance; the worst hundredth of the elements is therefore left out of the RMS.
+
 Rows whose exact gradient is zero are judged apart: what is seen there is rounding, and Adam turns it into a
-step of full length. Their gradients and moments are measured against the whole phase, their parameters
-against the distance that Adam can travel.
+step of full length. Their gradients and moments are measured against the whole phase, and their parameters
+may part by the whole distance.
 """
 
 from collections.abc import Iterator
@@ -18,6 +23,9 @@ from parity.report.result import TensorDifference
 
 _COMPARED = ("grad", "clipped", "m", "v", "param", "buffer")
 _ADAM_REACH = Tolerance(rms=1.0, worst=1.0, reason="the whole distance that rounding can be carried")
+_SPIKES = 0.01
+_ROUNDED_SHARE = 0.01
+"""A parameter much larger than that distance is measured against this share of its RMS: storing it rounds."""
 
 
 def compare(a: Measured, b: Measured) -> tuple[list[TensorDifference], list[Evidence]]:
@@ -73,6 +81,8 @@ class _Pair:
             ordered.reverse()
         self._shared = [name for name in ordered if name in self._names_a & self._names_b]
         self._group_rms = self._rms_of_phase()
+        # An update moves an element by about lr at most, and two sides in opposite directions.
+        self._travel = 2 * float(a.curve.lr[: step + 1].sum())
         last = step == a.job.steps - 1 and step > 0
         self._tolerance = find(a.job.spec.problem.precision, f"last_{phase}" if last else phase)
 
@@ -101,26 +111,27 @@ class _Pair:
         span = self._a.parameters[name].zero_gradient
         every = np.arange(len(a))
         if span is None or self._phase == "buffer":
-            yield _Part(name, every, a, b, scale(a, b, self._group_rms), self._tolerance)
+            yield _Part(name, every, a, b, self._scale(a, b), self._tolerance)
             return
         inside = (every >= span[0]) & (every < span[1])
         rest_a, rest_b = a[~inside], b[~inside]
-        yield _Part(
-            name, every[~inside], rest_a, rest_b, scale(rest_a, rest_b, self._group_rms), self._tolerance
-        )
+        yield _Part(name, every[~inside], rest_a, rest_b, self._scale(rest_a, rest_b), self._tolerance)
         s, tolerance, note = self._reach_of_rounding()
         yield _Part(f"{name}[{span[0]}:{span[1]}]", every[inside], a[inside], b[inside], s, tolerance, note)
+
+    def _scale(self, a: np.ndarray, b: np.ndarray) -> float:
+        """What a difference of this phase is measured against."""
+        s = scale(a, b, self._group_rms)
+        return max(_ROUNDED_SHARE * s, self._travel) if self._phase == "param" else s
 
     def _reach_of_rounding(self) -> tuple[float, Tolerance, str]:
         """Scale, bound and note for rows whose exact gradient is zero."""
         if self._phase != "param":
             return self._group_rms, self._tolerance, "exact gradient zero: measured against the whole phase"
-        # An update moves an element by at most about lr, so two sides part by at most twice the sum of lr.
-        travel = 2 * float(self._a.curve.lr[: self._step + 1].sum())
-        return travel, _ADAM_REACH, "exact gradient zero: measured against the distance that Adam can travel"
+        return self._travel, _ADAM_REACH, "exact gradient zero: may part by all that Adam can carry it"
 
     def _measured(self, part: _Part) -> TensorDifference:
-        found = measure(part.a, part.b, part.s)
+        found = measure(part.a, part.b, part.s, _SPIKES if self._phase == "param" else 0.0)
         bound = part.tolerance
         ok = (
             found.rms_rel is not None and found.rms_rel <= bound.rms and (found.max_rel or 0.0) <= bound.worst

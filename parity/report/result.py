@@ -63,7 +63,9 @@ class TensorDifference(Struct, kw_only=True):
     tensor: str
     ok: bool
     rms_rel: float | None
-    """RMS of the difference / s, s = max(RMS of the tensor, 1e-6 x RMS of its phase)."""
+    """RMS of the difference / s, s = max(RMS of the tensor, 1e-6 x RMS of its phase). Of a parameter, s is a
+    hundredth of that, or the distance that Adam can have carried it where that is larger, and the worst
+    hundredth of the elements is left out."""
     max_rel: float | None
     """Largest |a - b| / max(|a|, |b|, s) over the elements."""
     max_abs: float | None

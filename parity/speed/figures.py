@@ -58,12 +58,8 @@ class TimePass:
         return [item["us"] for item in self.records if item["kind"] == kind]
 
 
-def side_speed(passes: Sequence[TimePass], others: Sequence[Path] = ()) -> SideSpeed | None:
-    """The figures of passes of one side in one mode; None where none was finished.
-
-    Args:
-      others: finished passes that compiled the same step, for the first compilation is in one of them.
-    """
+def side_speed(passes: Sequence[TimePass]) -> SideSpeed | None:
+    """The figures of passes of one side in one mode; None where none was finished."""
     if not passes:
         return None
     manifest = passes[0].manifest
@@ -74,8 +70,7 @@ def side_speed(passes: Sequence[TimePass], others: Sequence[Path] = ()) -> SideS
         mfu, why_not = _mfu(passes[0], step_ms.median)
         if why_not:
             reasons["mfu"] = why_not
-    manifests = [item.manifest for item in (*passes, *map(TimePass, others))]
-    compile_s = [item["compile_s"] for item in manifests if item["compile_s"] is not None]
+    compile_s = [item.manifest["compile_s"] for item in passes if item.manifest["compile_s"] is not None]
     capture = manifest["capture"] or {}
     speed = SideSpeed(
         mode=manifest["mode_ran"],
@@ -89,7 +84,7 @@ def side_speed(passes: Sequence[TimePass], others: Sequence[Path] = ()) -> SideS
         device_idle_share=None,
         mfu=mfu,
         peak_mem_bytes=memory,
-        # A later job finds what an earlier one left in the cache, so the longest is the compilation.
+        # A later launch finds what an earlier one left in caches, so the longest is the compilation.
         compile_s=max(compile_s, default=None),
         capture_s=capture.get("capture_s"),
         reasons=reasons,

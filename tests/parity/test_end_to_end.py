@@ -87,6 +87,7 @@ def find(folder: Path, preset: str, edit: str) -> tuple[int, str]:
     ("preset", "edit", "phase"),
     [
         ("toy-mlp", "torch:weight_decay=0", "param"),
+        pytest.param("tiny", "jax:weight_decay=0.09", "param", marks=pytest.mark.slow),
         pytest.param("tiny", "jax:gelu_erf=1", "grad", marks=pytest.mark.slow),
         pytest.param("tiny", "torch:layernorm_eps=1e-3", "loss", marks=pytest.mark.slow),
         pytest.param("tiny", "jax:schedule_offset=1", "lr", marks=pytest.mark.slow),

@@ -35,6 +35,25 @@ def test_a_tiny_tensor_is_measured_against_its_group() -> None:
     assert measure(a, b, 1e-6).rms_rel == pytest.approx(1e-6)
 
 
+def test_spikes_are_left_out_of_the_rms_and_seen_at_the_worst_element() -> None:
+    a, b = np.zeros(200), np.full(200, 1e-6)
+    b[[3, 50]] = 0.5
+    found = measure(a, b, 1.0, spikes=0.01)
+    assert found.rms_rel == pytest.approx(1e-6)
+    assert (found.max_rel, found.index) == (0.5, (3,))
+    assert measure(a, b, 1.0).rms_rel == pytest.approx(0.05)
+
+
+def test_of_one_element_none_is_left_out() -> None:
+    assert measure(np.zeros(1), np.ones(1), 1.0, spikes=0.01).rms_rel == 1.0
+
+
+def test_where_nothing_can_have_moved_nothing_may_differ() -> None:
+    found = measure(np.zeros(2), np.full(2, 1e-12), s=0.0)
+    assert found.rms_rel is not None
+    assert found.rms_rel > 1e50
+
+
 def test_nothing_differs_from_nothing() -> None:
     found = measure(np.zeros(4), np.zeros(4), s=0.0)
     assert (found.rms_rel, found.max_rel, found.max_abs) == (0.0, 0.0, 0.0)
