@@ -11,6 +11,7 @@ from spec.edits import Edit
 from spec.run import AdamW
 from tests.torch_impl.references import adamw_in_numpy, mlp_loss_and_gradients
 from tests.torch_impl.small import GPT, gpt_problem, make_trainer, mlp_problem, relative_difference, train
+from torch_impl.models import Side
 
 STATE = ("param", "m", "v")
 
@@ -110,6 +111,25 @@ def test_an_update_that_is_not_finite_is_refused(bad) -> None:
     assert trainer.metrics().lr == undisturbed.metrics().lr
     assert trainer.metrics().skipped == 1
     _assert_equal_bits(trainer.export(STATE), undisturbed.export(STATE))
+
+
+@pytest.mark.parametrize(
+    ("factor", "offset"), [(1e25, 0.0), (1.0, np.inf)], ids=["norm overflows", "loss is infinite"]
+)
+def test_loss_and_norm_must_both_be_finite(factor, offset) -> None:
+    """In float32 the square of 1e25 is infinite, though the loss and every gradient are not."""
+
+    def loss(module, batch):
+        return module(batch["x"]).sum() * factor + offset, torch.full((), 4)
+
+    trainer = make_trainer(mlp_problem(), side=Side(lambda: torch.nn.Linear(3, 1), loss))
+    before = trainer.export(STATE)
+    trainer.step({"x": np.ones((4, 3), np.float32)})
+    metrics = trainer.metrics()
+    assert np.isfinite(metrics.loss) == (offset == 0)
+    assert np.isfinite(metrics.grad_norm) == (offset != 0)
+    assert metrics.skipped == 1
+    _assert_equal_bits(trainer.export(STATE), before)
 
 
 def test_a_batch_without_labels_is_refused() -> None:
