@@ -21,13 +21,13 @@ from spec.edits import Constants, device_table
 from spec.errors import RuleError
 from spec.params import ParamSpec
 from spec.run import Problem
-from torch_impl.compile import inductor_options
 from torch_impl.memory import METRICS, describe_parameter, parameter_rows, tied_names
 from torch_impl.models import Side
 from torch_impl.parallel import Ranks
+from torch_impl.runtime import compiler_options
 from torch_impl.step import Batch
 
-STOCK_CLIP_EPS = 1e-6
+_STOCK_CLIP_EPS = 1e-6
 """What `clip_grad_norm_` adds to the norm."""
 
 
@@ -67,7 +67,7 @@ class Baseline:
         self._loss = side.loss
         self._replays = name == "reduce-overhead"
         if name in ("compile", "reduce-overhead"):
-            options = inductor_options(profile) | {"triton.cudagraphs": self._replays}
+            options = compiler_options(profile) | {"triton.cudagraphs": self._replays}
             self._loss = torch.compile(side.loss, dynamic=False, options=options)
 
         self.applied, self.skipped = torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64)
@@ -87,7 +87,7 @@ class Baseline:
         self._optimizer.step()
         self.applied += 1
 
-        clip = (self._max_norm / (norm + STOCK_CLIP_EPS)).clamp(max=1.0)
+        clip = (self._max_norm / (norm + _STOCK_CLIP_EPS)).clamp(max=1.0)
         lr, skipped = torch.full_like(loss, self._rates[update]), torch.zeros_like(loss)
         self.metrics.copy_(torch.stack([loss, norm, clip, lr, skipped, rank_tokens]))
 

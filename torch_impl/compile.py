@@ -21,7 +21,7 @@ from torch_impl.graph.capture import CaptureRefused
 from torch_impl.graph.plan import candidates
 from torch_impl.graph.whole_step import WholeStep
 from torch_impl.memory import Arena
-from torch_impl.runtime import DETERMINISTIC_PROFILES
+from torch_impl.runtime import DETERMINISTIC_PROFILES, compiler_options
 from torch_impl.step import Batch, Step
 
 
@@ -72,7 +72,7 @@ def compile_step(step: Step, arena: Arena, batch: Batch, mode: str, profile: Pro
 def _captured(step: Step, arena: Arena, batch: Batch, mode: str, profile: Profile) -> Compiled:
     """The step as one graph."""
     is_compiled = mode == "graph+inductor"
-    options = inductor_options(profile) if is_compiled else {}
+    options = compiler_options(profile) if is_compiled else {}
 
     def program(kind: str) -> Step:
         if not is_compiled:
@@ -96,7 +96,7 @@ def _captured(step: Step, arena: Arena, batch: Batch, mode: str, profile: Profil
 
 def _compiled(step: Step, arena: Arena, batch: Batch, profile: Profile) -> Compiled:
     """The step as two programs of inductor's."""
-    options = inductor_options(profile)
+    options = compiler_options(profile)
     started = time.perf_counter()
     compiled = replace(step, loss=_inductor(step.loss, options), update=_inductor(step.update, options))
     # Compilers work at the first call. It is a whole step, so its effects are taken back.
@@ -110,22 +110,6 @@ def _compiled(step: Step, arena: Arena, batch: Batch, profile: Profile) -> Compi
 def uncompiled(step: Callable[[Any, Batch], None], mode: str, reason: str) -> Compiled:
     """A step that runs as it came; the reason says why there is no `compile_s`."""
     return Compiled(step, mode, None, _many_calls(mode) | {"compile_s": reason}, {})
-
-
-def inductor_options(profile: Profile) -> dict[str, Any]:
-    """Inductor's options under a profile, as far as this torch has them: roundings are to be the table's."""
-    from torch._inductor import config  # here, because it takes seconds to load
-
-    known = config.get_config_copy()
-    options: dict[str, Any] = {}
-    if profile.compute == "bfloat16":
-        # Fused bfloat16 operations would otherwise skip the roundings between them.
-        options["emulate_precision_casts"] = True
-    if profile.name in DETERMINISTIC_PROFILES:
-        # Triton's own division is approximate. The second name is what torch called it before.
-        names = ("deterministic", "eager_numerics.division_rounding", "emulate_divison_rounding")
-        options |= {name: True for name in names if name in known}
-    return options
 
 
 def _many_calls(mode: str) -> dict[str, str]:

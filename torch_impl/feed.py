@@ -12,7 +12,7 @@ from spec.run import Problem
 from torch_impl.parallel import Ranks
 from torch_impl.step import Batch as DeviceBatch
 
-NUM_SLOTS = 2
+_NUM_SLOTS = 2
 """Pinned buffers of a batch: one is filled while the device may still read the other."""
 
 
@@ -76,12 +76,12 @@ class Stage:
         return host if self._device.type == "cpu" else self._through_pinned(host)
 
     def _through_pinned(self, host: DeviceBatch) -> DeviceBatch:
-        if len(self._slots) < NUM_SLOTS:
+        if len(self._slots) < _NUM_SLOTS:
             pinned = {name: values.pin_memory() for name, values in host.items()}
             self._slots.append((pinned, torch.cuda.Event()))
         pinned, copied = self._slots[self._next]
-        self._next = (self._next + 1) % NUM_SLOTS
-        # The copy out of this buffer that was queued NUM_SLOTS steps ago must be over.
+        self._next = (self._next + 1) % _NUM_SLOTS
+        # The copy out of this buffer that was queued _NUM_SLOTS steps ago must be over.
         copied.synchronize()
         for name, values in host.items():
             pinned[name].copy_(values)

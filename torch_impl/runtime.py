@@ -39,6 +39,22 @@ def configure(problem: Problem, execution: Execution) -> None:
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
+def compiler_options(profile: Profile) -> dict[str, Any]:
+    """What inductor is told for every program under a profile, as far as this torch has such options."""
+    from torch._inductor import config  # here, because it takes seconds to load
+
+    known = config.get_config_copy()
+    options: dict[str, Any] = {}
+    if profile.compute == "bfloat16":
+        # Fused bfloat16 operations would otherwise skip the roundings between them.
+        options["emulate_precision_casts"] = True
+    if profile.name in DETERMINISTIC_PROFILES:
+        # Triton's own division is approximate. The second name is what torch called it before.
+        names = ("deterministic", "eager_numerics.division_rounding", "emulate_divison_rounding")
+        options |= {name: True for name in names if name in known}
+    return options
+
+
 def environment() -> dict[str, Any]:
     """Versions, flags and devices as torch sees them, for the manifest."""
     cuda = torch.cuda.is_available()

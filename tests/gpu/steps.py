@@ -14,12 +14,12 @@ from spec.presets import run_spec
 from spec.run import Execution, Problem
 from spec.weights import init_parameters
 from torch_impl import runtime, state
-from torch_impl.compile import inductor_options
 from torch_impl.graph.adapt import Captured, capture_step, reducing
 from torch_impl.graph.plan import FLAT, Plan
 from torch_impl.memory import Arena
 from torch_impl.models import Side, preset_side
 from torch_impl.parallel import Ranks
+from torch_impl.runtime import compiler_options
 from torch_impl.step import Step, make_step
 
 
@@ -82,7 +82,7 @@ def of_side(side: Side, problem: Problem, ranks: Ranks, rows: Any = None) -> Set
 
 def inductor(step: Step, problem: Problem) -> Step:
     """The step's two programs by inductor."""
-    how: Any = {"fullgraph": True, "dynamic": False, "options": inductor_options(problem.profile)}
+    how: Any = {"fullgraph": True, "dynamic": False, "options": compiler_options(problem.profile)}
     return replace(step, loss=torch.compile(step.loss, **how), update=torch.compile(step.update, **how))
 
 

@@ -7,7 +7,8 @@ from torch._dynamo.utils import counters
 from spec.errors import RuleError
 from spec.precision import PROFILES
 from tests.torch_impl.small import gpt_problem, make_trainer, mlp_problem, relative_difference, train
-from torch_impl.compile import compile_step, inductor_options
+from torch_impl.compile import compile_step
+from torch_impl.runtime import compiler_options
 
 STATE = ("param", "m", "v")
 
@@ -45,9 +46,9 @@ def test_inductor_trains_the_gpt_as_eager_does(precision, tolerance) -> None:
 
 
 def test_options_follow_the_precision_table() -> None:
-    assert inductor_options(PROFILES["bf16"]) == {"emulate_precision_casts": True}
-    assert inductor_options(PROFILES["tf32"]) == {}
-    assert inductor_options(PROFILES["strict"])["deterministic"] is True
+    assert compiler_options(PROFILES["bf16"]) == {"emulate_precision_casts": True}
+    assert compiler_options(PROFILES["tf32"]) == {}
+    assert compiler_options(PROFILES["strict"])["deterministic"] is True
 
 
 @pytest.mark.parametrize(
