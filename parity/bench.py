@@ -6,7 +6,7 @@ from pathlib import Path
 
 from parity import assemble, folders, turns
 from parity.options import Bench
-from parity.plan import Plan, make_plan, parse_baselines
+from parity.plan import Plan, make_plan, parse_baselines, parse_modes
 from parity.progress import Progress
 from parity.report import deliver
 from parity.report.result import SCHEMA_VERSION, BenchRow, Result
@@ -44,10 +44,11 @@ def bench(options: Bench, argv: Sequence[str]) -> ExitCode:
 
 
 def _contenders(plan: Plan, options: Bench) -> list[Contender]:
-    """Our own step of each side, then its baselines, side by side so that neighbours share a launch."""
-    baselines = parse_baselines(options.baselines, plan.backends)
-    own = [(side, plan.spec.execution.mode(side)) for side in plan.backends]
-    return [entry for side, mode in own for entry in ((side, mode), *(b for b in baselines if b[0] == side))]
+    """The modes of each side, then its baselines, side by side so that neighbours share a launch."""
+    modes = parse_modes(options.mode, plan.spec.execution.device)
+    ours = [(side, mode) for side in plan.backends for mode in modes[side]]
+    chosen = dict.fromkeys([*ours, *parse_baselines(options.baselines, plan.backends)])
+    return sorted(chosen, key=lambda contender: plan.backends.index(contender[0]))
 
 
 def _timing(plan: Plan, options: Bench) -> Timing:

@@ -38,7 +38,7 @@ class Training(Output):
     precision: Annotated[str | None, arg(metavar="P")] = None
     """f64, strict, tf32 or bf16."""
     mode: Annotated[str, arg(metavar="MODES")] = "auto"
-    """How each side runs its step: auto, or pairs such as torch=eager,jax=jit."""
+    """How each side runs its step: auto, or pairs such as torch=eager,jax=jit. bench takes several a side."""
     data: Annotated[str | None, arg(metavar="PATH")] = None
     """A text file, a .bin token shard, or a folder or pattern of shards."""
     seed: Annotated[int | None, arg(metavar="N")] = None

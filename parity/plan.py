@@ -68,6 +68,8 @@ def make_plan(options: Run | Train | Bench) -> Plan:
     if options.timeout_s <= 0:
         raise RuleError("A time-out is positive.", f"--timeout-s {options.timeout_s:g}")
     modes = parse_modes(options.mode, device)
+    if not isinstance(options, Bench) and any(len(own) > 1 for own in modes.values()):
+        raise RuleError("A run has one mode a side.", f"--mode {options.mode}", "parity bench takes several")
     devices, global_batch, notes = _devices(options, device, cluster)
     spec = run_spec(
         options.preset,
@@ -78,7 +80,7 @@ def make_plan(options: Run | Train | Bench) -> Plan:
         precision=options.precision,
         data=_data(options),
         seed=options.seed,
-        execution=Execution(device=device, torch_mode=modes["torch"], jax_mode=modes["jax"]),
+        execution=Execution(device=device, torch_mode=modes["torch"][0], jax_mode=modes["jax"][0]),
     )
     return Plan(
         spec=spec,
@@ -99,9 +101,9 @@ def parse_backends(text: str) -> tuple[str, ...]:
     return tuple(side for side in SIDES if side in names)
 
 
-def parse_modes(text: str, device: str) -> dict[str, str]:
-    """The mode of each side from `auto` or `torch=eager,jax=jit`; a side left out takes auto's."""
-    modes = dict(AUTO_MODES[device])
+def parse_modes(text: str, device: str) -> dict[str, tuple[str, ...]]:
+    """The modes of each side from `auto` or `torch=eager,jax=jit`; a side left out takes auto's."""
+    asked: dict[str, tuple[str, ...]] = {}
     for pair in text.split(",") if text != "auto" else ():
         side, equals, mode = pair.strip().partition("=")
         if side not in SIDES or not equals:
@@ -109,8 +111,8 @@ def parse_modes(text: str, device: str) -> dict[str, str]:
                 "Modes are auto, or a mode for a side.", f"--mode {text}", "for example --mode torch=inductor"
             )
         check_mode(side, mode, device)
-        modes[side] = mode
-    return modes
+        asked[side] = (*asked.get(side, ()), mode)
+    return {side: asked.get(side, (AUTO_MODES[device][side],)) for side in SIDES}
 
 
 def parse_edits(texts: tuple[str, ...], backends: tuple[str, ...]) -> dict[str, tuple[Edit, ...]]:

@@ -32,8 +32,8 @@ class _Passes:
     def job(self, side: str, purpose: str, mode: str | None = None, timing: Timing | None = None) -> Job:
         self._count += 1
         plan = self._plan
+        label = purpose if mode is None else f"{purpose}_{mode.replace(':', '-')}"
         mode = mode or plan.spec.execution.mode(side)
-        label = purpose if not mode.startswith("baseline:") else f"{purpose}_{mode.partition(':')[2]}"
         return Job(
             side=side,
             purpose=purpose,

@@ -198,7 +198,7 @@ class BenchRow(Struct, kw_only=True):
     mode: str
     speed: SideSpeed
     ratio_to_own: Ratio | None
-    """Its step_ms / that of this project's step on the same side; null for that step itself."""
+    """Its step_ms / that of the side's first mode; null for that mode itself."""
 
 
 class LaunchRecord(Struct, kw_only=True):

@@ -102,6 +102,7 @@ def test_data_are_known_by_their_path(tmp_path: Path, name: str, kind: str) -> N
         ("run tiny --mode torch=graph", "needs a CUDA device"),
         ("run tiny --mode torch=fast", "torch mode is a known one"),
         ("run tiny --mode graph", "a mode for a side"),
+        ("run tiny --mode torch=eager,torch=inductor", "one mode a side"),
         ("run tiny --global-batch 7", "divide the global batch"),
         ("run tiny --edit clip_eps=1", "names a side"),
         ("run tiny --edit jax:nonsense=1", "one of the catalogue's"),

@@ -112,6 +112,15 @@ def test_a_side_that_fails(fake_parity: Parity, tmp_path: Path, behaviour: str, 
     assert processes_with(f"PARITY_TOKEN={token}") == []
 
 
+def test_workers_do_not_outlive_the_launcher_between(fake_parity: Parity, tmp_path: Path) -> None:
+    """torchrun starts its workers in sessions of their own."""
+    token = f"token-torchrun-{tmp_path.name}"
+    words = "run tiny --steps 4 --devices 2 --backend torch --timeout-s 8"
+    done = fake_parity(words, code=6, PARITY_FAKE_TORCH="hang", PARITY_TOKEN=token)
+    assert done.stderr.count("| about to hang") == 2
+    assert processes_with(f"PARITY_TOKEN={token}") == []
+
+
 def test_a_mistake_that_a_side_reports_is_the_users(fake_parity: Parity) -> None:
     done = fake_parity("run tiny --steps 4 --devices 1", code=2, PARITY_FAKE_TORCH="usage")
     assert "token 300, vocabulary 256" in done.stderr
@@ -170,16 +179,17 @@ def test_a_benchmark_times_every_contender_in_order_and_in_reverse(
     fake_parity: Parity, tmp_path: Path
 ) -> None:
     done = fake_parity(
-        "bench tiny --devices 1 --baselines jax:jit,torch:ddp --windows 6 --steps-per-window 5"
+        "bench tiny --devices 1 --mode torch=eager,torch=inductor --baselines jax:jit,torch:ddp"
     )
     content = read(last_run(tmp_path))
     assert [launch["passes"] for launch in content["launches"]] == [
-        ["001_torch_time", "002_torch_time_ddp"],
-        ["003_jax_time", "004_jax_time_jit", "005_jax_time_jit", "006_jax_time"],
-        ["007_torch_time_ddp", "008_torch_time"],
+        ["001_torch_time_eager", "002_torch_time_inductor", "003_torch_time_baseline-ddp"],
+        ["004_jax_time_jit", "005_jax_time_baseline-jit", "006_jax_time_baseline-jit", "007_jax_time_jit"],
+        ["008_torch_time_baseline-ddp", "009_torch_time_inductor", "010_torch_time_eager"],
     ]
     rows = {(row["side"], row["mode"]): row["ratio_to_own"] for row in content["bench"]}
     assert rows["torch", "eager"] is None
+    assert rows["torch", "inductor"]["median"] == pytest.approx(1.0)
     assert rows["torch", "baseline:ddp"]["median"] == pytest.approx(1.0)
     assert "torch baseline:ddp" in done.stdout
 
