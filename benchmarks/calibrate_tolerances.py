@@ -16,7 +16,8 @@ from typing import Any
 
 CASES = {
     "tiny": ["tiny", "--steps", "50"],
-    "tiny, one device": ["tiny", "--steps", "100", "--devices", "1", "--global-batch", "8"],
+    "tiny, one device": ["tiny", "--steps", "50", "--devices", "1", "--global-batch", "8"],
+    "tiny, 100 steps": ["tiny", "--steps", "100", "--devices", "1", "--global-batch", "8"],
     "tiny, wide batch": ["tiny", "--steps", "20", "--devices", "1", "--global-batch", "64"],
     "tiny, inductor": ["tiny", "--steps", "50", "--mode", "torch=inductor"],
     "toy-mlp": ["toy-mlp", "--steps", "100"],
