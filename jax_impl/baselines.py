@@ -100,7 +100,7 @@ class Baseline:
         updates, new_optimizer = self._optimizer.update(grads, optimizer, params)
         new_state = StockState(optax.apply_updates(params, updates), new_optimizer)  # type: ignore[arg-type]
 
-        norm, lr = optax.global_norm(grads), self._learning_rate(_count(optimizer))
+        norm, lr = optax.tree.norm(grads), self._learning_rate(_count(optimizer))
         clip = jnp.minimum(1.0, (self._max_norm or jnp.inf) / norm)
         row = jnp.stack([loss_sum / tokens, norm, clip, lr, 0.0, 0.0]).astype(
             self._problem.profile.accumulate
@@ -151,7 +151,7 @@ class Baseline:
         """
         params, optimizer = self.train_state
         if phase in _IN_OPTAX:
-            arrays = optax.tree_utils.tree_get(optimizer, _IN_OPTAX[phase])
+            arrays = optax.tree.get(optimizer, _IN_OPTAX[phase])
         elif phase == "param":
             arrays = params
         elif phase in self.seen:
@@ -173,16 +173,22 @@ class Baseline:
         if phase == "param":
             self.train_state = StockState(placed, optimizer)
         elif phase in _IN_OPTAX:
-            written = optax.tree_utils.tree_set(optimizer, **{_IN_OPTAX[phase]: placed})
+            written = optax.tree.set(optimizer, **{_IN_OPTAX[phase]: placed})
             self.train_state = StockState(params, written)
 
     def count(self, applied: int | None, skipped: int | None) -> None:
         """Sets the counter of updates, if given; none is ever skipped."""
-        if applied is not None:
-            params, optimizer = self.train_state
-            counter = self.ranks.place(np.array(applied, np.int32), REPLICATED)
-            # Adam's and the schedule's own.
-            self.train_state = StockState(params, optax.tree_utils.tree_set(optimizer, count=counter))
+        if applied is None:
+            return
+
+        def placed(path: tuple[Any, ...], leaf: jax.Array) -> jax.Array:
+            # Adam's and the schedule's own, each in memory of its own: what is donated is donated once.
+            is_count = getattr(path[-1], "name", None) == "count"
+            return self.ranks.place(np.array(applied, np.int32), REPLICATED) if is_count else leaf
+
+        params, optimizer = self.train_state
+        counted = jax.tree_util.tree_map_with_path(placed, optimizer)
+        self.train_state = StockState(params, counted)
 
     def describe(self) -> list[dict[str, Any]]:
         """What each parameter is, for the manifest; see `describe_parameter`."""
@@ -190,4 +196,4 @@ class Baseline:
 
 
 def _count(optimizer: optax.OptState) -> jax.Array:
-    return optax.tree_utils.tree_get_all_with_path(optimizer, "count")[0][1]
+    return optax.tree.get_all_with_path(optimizer, "count")[0][1]
