@@ -7,6 +7,7 @@ from torch import nn
 
 from spec.edits import Edit
 from spec.errors import RuleError
+from spec.run import Execution
 from tests.torch_impl.small import gpt_problem, make_trainer, mlp_problem, train
 from torch_impl.models import Side
 from torch_impl.trainer import Trainer
@@ -101,7 +102,11 @@ def test_a_baseline_takes_no_edits() -> None:
 
 
 def test_a_run_of_two_processes_is_not_begun_by_one() -> None:
-    from spec.run import Execution
-
     with pytest.raises(RuleError, match="1 started, 2 asked for"):
         Trainer(gpt_problem(), Execution(world_size=2), "eager")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
+def test_a_gpu_that_is_not_there_is_named() -> None:
+    with pytest.raises(RuleError, match="1 processes on this host, 0 GPUs"):
+        Trainer(gpt_problem(), Execution(device="cuda"), "eager")

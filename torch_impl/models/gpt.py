@@ -58,9 +58,9 @@ class Block(nn.Module):
 
     def __init__(self, sizes: GptSizes, profile: Profile, constants: Constants) -> None:
         super().__init__()
-        self.ln1 = nn.LayerNorm(sizes.d_model, eps=constants.layernorm_eps)
+        self.ln1 = _LayerNorm(sizes.d_model, eps=constants.layernorm_eps)
         self.attn = Attention(sizes, profile)
-        self.ln2 = nn.LayerNorm(sizes.d_model, eps=constants.layernorm_eps)
+        self.ln2 = _LayerNorm(sizes.d_model, eps=constants.layernorm_eps)
         self.mlp = FeedForward(sizes, constants)
 
     def forward(self, x_BTC: Tensor) -> Tensor:
@@ -74,10 +74,10 @@ class Gpt(nn.Module):
 
     def __init__(self, sizes: GptSizes, profile: Profile, constants: Constants) -> None:
         super().__init__()
-        self.wte = nn.Embedding(sizes.vocab, sizes.d_model)
+        self.wte = _Embedding(sizes.vocab, sizes.d_model)
         self.wpe = nn.Embedding(sizes.seq_len, sizes.d_model)
         self.blocks = nn.ModuleList(Block(sizes, profile, constants) for _ in range(sizes.num_layers))
-        self.ln_f = nn.LayerNorm(sizes.d_model, eps=constants.layernorm_eps)
+        self.ln_f = _LayerNorm(sizes.d_model, eps=constants.layernorm_eps)
 
     def forward(self, tokens_BT: Tensor) -> Tensor:
         """Tokens (B, T), integers, T at most the sequence length -> logits (B, T, V)."""
@@ -85,6 +85,32 @@ class Gpt(nn.Module):
         for block in self.blocks:
             x_BTC = block(x_BTC)
         return F.linear(self.ln_f(x_BTC), self.wte.weight)
+
+
+class _LayerNorm(nn.LayerNorm):
+    """LayerNorm whose scale and shift get gradients summed in float32, in bfloat16 too."""
+
+    def forward(self, x_BTC: Tensor) -> Tensor:
+        """(B, T, C) -> (B, T, C)."""
+        wide_BTC, weight_C, bias_C = (_wide_on_cpu(values) for values in (x_BTC, self.weight, self.bias))
+        return F.layer_norm(wide_BTC, self.normalized_shape, weight_C, bias_C, self.eps).to(x_BTC.dtype)
+
+
+class _Embedding(nn.Embedding):
+    """Embedding whose rows get gradients summed in float32, in bfloat16 too."""
+
+    def forward(self, tokens_BT: Tensor) -> Tensor:
+        """(B, T) -> (B, T, C)."""
+        return F.embedding(tokens_BT, _wide_on_cpu(self.weight)).to(self.weight.dtype)
+
+
+def _wide_on_cpu(values: Tensor) -> Tensor:
+    """What an operation reads whose backward adds up many rows: at least float32 on a CPU.
+
+    There torch adds in the dtype of what was read, and 2000 rows added in bfloat16 were off by a third. The
+    kernels for CUDA add in float32 by themselves.
+    """
+    return values.to(torch.promote_types(values.dtype, torch.float32)) if values.is_cpu else values
 
 
 def build(sizes: GptSizes, profile: Profile, constants: Constants) -> Gpt:
