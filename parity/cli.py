@@ -64,3 +64,7 @@ def _do(command: Any, argv: list[str]) -> ExitCode:
             from parity.doctor import doctor
 
             return doctor(command)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,6 +1,6 @@
 """The JSON Schema of `result.json`, made from its structs; the committed copy is `parity/result.schema.json`.
 
-`python -m parity.report.schema` writes that copy anew after an addition.
+`python -m parity.report` writes that copy anew after an addition.
 """
 
 import json
@@ -14,15 +14,11 @@ from parity.report.result import Result
 COMMITTED = Path(__file__).resolve().parent.parent / "result.schema.json"
 
 
-def make() -> dict[str, Any]:
+def result_schema() -> dict[str, Any]:
     """The schema as a dictionary, draft 2020-12."""
     return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | msgspec.json.schema(Result)
 
 
 def text() -> str:
     """The content of the committed copy."""
-    return json.dumps(make(), indent=1) + "\n"
-
-
-if __name__ == "__main__":
-    COMMITTED.write_text(text())
+    return json.dumps(result_schema(), indent=1) + "\n"

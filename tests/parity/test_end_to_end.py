@@ -31,7 +31,7 @@ def run(folder: Path, words: str, code: int) -> dict[str, Any]:
     )
     assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
     content = json.loads(done.stdout)
-    jsonschema.validate(content, schema.make())
+    jsonschema.validate(content, schema.result_schema())
     return content
 
 

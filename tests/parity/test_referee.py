@@ -22,7 +22,7 @@ def last_run(folder: Path) -> Path:
 
 def read(folder: Path) -> dict[str, Any]:
     content = json.loads((folder / "result.json").read_text())
-    jsonschema.validate(content, schema.make())
+    jsonschema.validate(content, schema.result_schema())
     return content
 
 
@@ -55,7 +55,7 @@ def test_every_figure_is_measured_or_has_a_reason(fake_parity: Parity, tmp_path:
 def test_json_alone_on_standard_output(fake_parity: Parity, tmp_path: Path) -> None:
     done = fake_parity("run tiny --steps 4 --devices 1 --json - --no-time")
     content = json.loads(done.stdout)
-    jsonschema.validate(content, schema.make())
+    jsonschema.validate(content, schema.result_schema())
     assert content == read(last_run(tmp_path))
     assert content["speed"] is None
     fake_parity("run tiny --steps 4 --devices 1 --json copy.json --no-time")
@@ -203,7 +203,7 @@ def test_saved_runs_are_compared_side_by_side(fake_parity: Parity, tmp_path: Pat
     assert fake_parity("compare 0001 0002").stdout.startswith("SAME")
     edited = fake_parity("compare 0001 0003 --json -", code=1)
     content = json.loads(edited.stdout)
-    jsonschema.validate(content, schema.make())
+    jsonschema.validate(content, schema.result_schema())
     assert [(pair["pair"], pair["verdict"]) for pair in content["comparisons"]] == [
         (["0001 torch", "0003 torch"], "SAME"),
         (["0001 jax", "0003 jax"], "DIFFERENT"),
