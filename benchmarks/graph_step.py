@@ -1,17 +1,19 @@
-"""What the host pays for a whole training step, by preset and mode: launch, dispatch, step, and the graph
-itself.
+"""What the host pays for a whole training step, by preset and mode: launch, dispatch, step, and the graph.
 
     python -m benchmarks.graph_step --out graph_step.jsonl
     torchrun --nproc-per-node 2 -m benchmarks.graph_step --out graph_step_2gpu.jsonl
 
-Every figure is defined in `spec/measure.py`; raw samples are written, one line a preset and mode, and medians
-are printed. `replay_us` is the same graph launched by torch's own `replay()`, for comparison. No profiler
-may be attached: it slows every later launch of its process. NVLink multicast is off; the record says so.
+Figures are defined in `spec/measure.py`; dispatch and launch are sampled in several conditions of the host,
+since what the host did right before decides how warm its caches are. Raw samples are written, one line a preset
+and mode, and medians are printed. `replay_us` is the same graph launched by torch's own `replay()`, for
+comparison. No profiler may be attached: it slows every later launch of its process. NVLink multicast is off; the
+record says so.
 """
 
 import argparse
 import gc
 import os
+import resource
 import statistics
 import time
 from collections.abc import Callable
@@ -29,7 +31,7 @@ from torch_impl.graph.whole_step import WholeStep
 from torch_impl.parallel import Ranks
 from torch_impl.trainer import Trainer
 
-WINDOWS, CALLS, BATCHES = 10, 200, 4
+WINDOWS, CALLS, BATCHES = 10, 400, 3
 WINDOW_S = 0.4
 """About how long one window lasts."""
 
@@ -48,20 +50,13 @@ def measure(name: str, mode: str, ranks: Ranks) -> dict[str, Any]:
         trainer.step(batches[number % BATCHES])
     row: dict[str, Any] = {"preset": name, "mode": mode, "first_step_s": first_step_s}
     row["step_ms"] = window_ms(trainer, batches)
-    # The steps' own reductions keep ranks together. A barrier before a sample is not part of any training
-    # loop, and leaves the host's caches full of NCCL's code; what that costs is kept beside.
-    idle, barrier = ranks.synchronize, ranks.fence
-    row["dispatch_us"] = [dispatch_us(trainer, batches[i % BATCHES], idle) for i in range(CALLS)]
-    if ranks.world_size > 1:
-        row["dispatch_after_barrier_us"] = [dispatch_us(trainer, batches[0], barrier) for _ in range(CALLS)]
+    samples = [sample(trainer, batches[i % BATCHES], *HOSTS[i % len(HOSTS)]) for i in range(CALLS)]
+    row["samples"] = samples
     compiled = trainer.compiled
     assert compiled is not None
     row |= {"mode_ran": compiled.mode_ran, "reasons": compiled.reasons, "compile_s": compiled.compile_s}
     row |= {"capture": compiled.proven, "loss": trainer.metrics().loss}
     if compiled.whole is not None:
-        row["launch_us"] = [launch_us(trainer, batches[i % BATCHES], idle) for i in range(CALLS)]
-        if ranks.world_size > 1:
-            row["launch_after_barrier_us"] = [launch_us(trainer, batches[0], barrier) for _ in range(CALLS)]
         row["replay_us"] = replay_us(compiled.whole, ranks)
         compiled.whole.close()
     row["peak_mem_bytes"] = torch.cuda.max_memory_allocated()
@@ -87,17 +82,58 @@ def window_ms(trainer: Trainer, batches: list[Any]) -> list[float]:
     return samples[1:]
 
 
-def dispatch_us(trainer: Trainer, rows: Any, idle: Callable[[], None]) -> float:
-    """Host time of `step(rows)` on an idle device."""
-    idle()
-    return timed_us(lambda: trainer.step(rows))
+def sample(trainer: Trainer, rows: Any, name: str, settle: Callable[[Trainer], None]) -> dict[str, Any]:
+    """One step on an idle device, in one condition of the host: microseconds to stage it and to launch it.
 
-
-def launch_us(trainer: Trainer, rows: Any, idle: Callable[[], None]) -> float:
-    """Host time of the launch alone."""
+    Also how often the host's thread was put to sleep, or gave way, while it waited for the device: what it runs
+    next finds its caches cold.
+    """
+    before = resource.getrusage(resource.RUSAGE_THREAD)
+    settle(trainer)
+    after = resource.getrusage(resource.RUSAGE_THREAD)
+    started = time.perf_counter_ns()
     staged = trainer.stage(rows)
-    idle()
-    return timed_us(lambda: trainer.launch(staged))
+    between = time.perf_counter_ns()
+    trainer.launch(staged)
+    ended = time.perf_counter_ns()
+    return {
+        "host": name,
+        "dispatch_us": (ended - started) / 1e3,
+        "launch_us": (ended - between) / 1e3,
+        "slept": after.ru_nvcsw - before.ru_nvcsw,
+        "gave_way": after.ru_nivcsw - before.ru_nivcsw,
+    }
+
+
+def after_synchronize(trainer: Trainer) -> None:
+    """The host has just been waiting in the driver."""
+    trainer.ranks.synchronize()
+
+
+def after_metrics(trainer: Trainer) -> None:
+    """The host has just read the step's metrics, as a training loop does; nothing is left on the device."""
+    trainer.metrics()
+
+
+def after_host_work(trainer: Trainer) -> None:
+    """The device is idle, and the host has been at other work for 300 us since."""
+    trainer.ranks.synchronize()
+    until = time.perf_counter_ns() + 300_000
+    while time.perf_counter_ns() < until:
+        sum(range(100))
+
+
+def after_barrier(trainer: Trainer) -> None:
+    """All ranks have just met, through NCCL."""
+    trainer.ranks.fence()
+
+
+HOSTS = (
+    ("synchronize", after_synchronize),
+    ("metrics", after_metrics),
+    ("host_work", after_host_work),
+    ("barrier", after_barrier),
+)
 
 
 def replay_us(whole: WholeStep, ranks: Ranks) -> list[float]:
@@ -107,7 +143,7 @@ def replay_us(whole: WholeStep, ranks: Ranks) -> list[float]:
     graph.instantiate()
     graph.replay()
     samples = []
-    for _ in range(CALLS):
+    for _ in range(CALLS // len(HOSTS)):
         ranks.synchronize()
         samples.append(timed_us(graph.replay))
     ranks.fence()
@@ -122,16 +158,28 @@ def timed_us(function: Callable[[], object]) -> float:
 
 
 def summary(row: dict[str, Any]) -> str:
-    """One line: medians, nodes, plan."""
-    parts = [f"{row['preset']:>10} {row['mode_ran']:>14}"]
-    for name in ("step_ms", "dispatch_us", "launch_us", "replay_us"):
-        if name in row:
-            parts.append(f"{name} {statistics.median(row[name]):.3f}")
+    """A few lines: medians, nodes, plan."""
+    parts = [f"{row['preset']} {row['mode_ran']}: step_ms {statistics.median(row['step_ms']):.3f}"]
     if row["capture"]:
         graph = row["capture"]["graphs"][0]
-        parts.append(f"{graph['nodes_by_kind']} from {graph['rewritten']} left {graph['not_kernels']}")
-        parts.append(f"plan {row['capture']['plan']} capture_s {row['capture']['capture_s']:.2f}")
-    return "  ".join([*parts, f"compile_s {row['compile_s']}", str(row["reasons"].get("capture", ""))])
+        parts.append(f"  {graph['nodes_by_kind']} from {graph['rewritten']} left {graph['not_kernels']}")
+        parts.append(f"  plan {row['capture']['plan']} capture_s {row['capture']['capture_s']:.2f}")
+        parts.append(f"  replay_us {_spread(row['replay_us'])}")
+    for host, _ in HOSTS:
+        chosen = [s for s in row["samples"] if s["host"] == host]
+        figures = ", ".join(
+            f"{key} {_spread([s[key] for s in chosen])}" for key in ("dispatch_us", "launch_us")
+        )
+        slept = sum(s["slept"] + s["gave_way"] for s in chosen) / len(chosen)
+        parts.append(
+            f"  after {host:>11}: dispatch_us {dispatch_us}, launch_us {launch_us}, {slept:.1f} switches while waiting"
+        )
+    return "\n".join([*parts, f"  compile_s {row['compile_s']} {row['reasons'].get('capture', '')}"])
+
+
+def _spread(samples: list[float]) -> str:
+    deciles = statistics.quantiles(samples, n=10)
+    return f"{statistics.median(samples):.1f} ({deciles[0]:.1f}-{deciles[-1]:.1f})"
 
 
 def main() -> None:

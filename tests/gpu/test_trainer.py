@@ -16,7 +16,11 @@ from spec.run import Execution
 from torch_impl.models import Side
 from torch_impl.trainer import Trainer
 
-pytestmark = pytest.mark.gpu
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores"),
+    pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream does not match"),
+]
 ROOT = Path(__file__).resolve().parents[2]
 CUDA = Execution(device="cuda")
 

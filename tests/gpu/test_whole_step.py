@@ -25,7 +25,11 @@ from torch_impl.graph.forms import Options
 from torch_impl.graph.random import Dropout, advance
 from torch_impl.models import Side
 
-pytestmark = pytest.mark.gpu
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores"),
+    pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream does not match"),
+]
 STEPS = range(50)
 
 
@@ -226,7 +230,6 @@ def test_a_moved_parameter_is_named() -> None:
     captured.step.close()
 
 
-@pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream does not match")
 def test_backward_on_another_stream_before_does_no_harm_or_is_named() -> None:
     setup = conv_setup(0.0, alone())
     module = setup.arena.module
