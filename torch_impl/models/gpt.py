@@ -75,7 +75,7 @@ class Gpt(nn.Module):
     def __init__(self, sizes: GptSizes, profile: Profile, constants: Constants) -> None:
         super().__init__()
         self.wte = _Embedding(sizes.vocab, sizes.d_model)
-        self.wpe = nn.Embedding(sizes.seq_len, sizes.d_model)
+        self.wpe = _Embedding(sizes.seq_len, sizes.d_model)
         self.blocks = nn.ModuleList(Block(sizes, profile, constants) for _ in range(sizes.num_layers))
         self.ln_f = _LayerNorm(sizes.d_model, eps=constants.layernorm_eps)
 
@@ -98,6 +98,9 @@ class _LayerNorm(nn.LayerNorm):
 
 class _Embedding(nn.Embedding):
     """Embedding whose rows get gradients summed in float32, in bfloat16 too."""
+
+    def reset_parameters(self) -> None:
+        """Leaves them as they are; drawing normal numbers that nobody keeps would load a compiler first."""
 
     def forward(self, tokens_BT: Tensor) -> Tensor:
         """(B, T) -> (B, T, C)."""
