@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
 
 
 def serve(paths: list[str]) -> int:
-    """Does job files in one group of processes, which the first job decides and every way out ends."""
+    """Does job files in one group of processes, which the first job decides."""
     joined: list[parallel.Ranks] = []
 
     def do(job: Job) -> None:
@@ -48,11 +48,10 @@ def serve(paths: list[str]) -> int:
             joined.append(parallel.join(job.spec.execution))
         work.do(job, joined[0])
 
-    try:
-        return protocol.serve(paths, do, rank=_rank())
-    finally:
-        for ranks in joined:
-            ranks.close()
+    code = protocol.serve(paths, do, rank=_rank())
+    for ranks in joined:
+        _leave(ranks, code)
+    return code
 
 
 def by_hand(
@@ -93,15 +92,19 @@ def by_hand(
     )
     runtime.configure(spec.problem, spec.execution)
     ranks = parallel.join(spec.execution)
-    try:
-        folder = out or f"runs/{preset}_jax_{_agreed_time(ranks)}"
-        job = Job(side="jax", purpose="run", spec=spec, mode=mode, steps=spec.problem.steps, out=folder)
-        code = protocol.serve([str(job.write())], lambda job: work.do(job, ranks), ranks.rank)
-    finally:
-        ranks.close()
+    folder = out or f"runs/{preset}_jax_{_agreed_time(ranks)}"
+    job = Job(side="jax", purpose="run", spec=spec, mode=mode, steps=spec.problem.steps, out=folder)
+    code = protocol.serve([str(job.write())], lambda job: work.do(job, ranks), ranks.rank)
+    _leave(ranks, code)
     if code == 0 and ranks.rank == 0:
         _print_steps(Path(folder))
     return code
+
+
+def _leave(ranks: parallel.Ranks, code: int) -> None:
+    if code:
+        ranks.abandon(code)
+    ranks.close()
 
 
 def _default_device() -> str:

@@ -7,6 +7,7 @@ Must not: know what is reduced. Counterpart: `torch_impl/parallel.py`.
 """
 
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -106,9 +107,20 @@ class Ranks:
         self.barrier()
 
     def close(self) -> None:
-        """Leaves the group of processes; to be called on every way out."""
+        """Leaves the group of processes once all are done; to be called where they ended well."""
         if jax.distributed.is_initialized():
             jax.distributed.shutdown()
+
+    def abandon(self, code: int) -> None:
+        """Ends this process where it failed among others; returns where it is alone.
+
+        Leaving in good order waits for ranks that wait for this one in a collective. Without it their
+        connection breaks, and they end too.
+        """
+        if self.world_size > 1:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
 
 
 def join(execution: Execution) -> Ranks:

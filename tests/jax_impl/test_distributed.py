@@ -1,0 +1,197 @@
+"""Several processes, started as users start them: one a device, meeting at the address of the first.
+
+Two processes on the halves of a batch are one process on the whole: in float64 to the order of the sums, in
+float32 to some roundings.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spec import record
+from spec.data.batches import add_digests, batch_digest, open_source, write_batches
+from spec.data.folder import batch_file
+from spec.job import Job, Timing
+from spec.weights import load_tensors, save_tensors
+from tests.jax_impl.jobs import STEPS, error_of, job, losses_of, manifest_of, steps_of
+from tests.jax_impl.processes import ROOT, run_group
+from tests.jax_impl.small import (
+    GPT,
+    STATE,
+    gpt_problem,
+    make_trainer,
+    mlp_problem,
+    relative_difference,
+    train,
+    without_key_bias,
+)
+
+LOSS_TOLERANCE = {"f64": 1e-14, "strict": 1e-6}
+
+
+def work(jobs: list[Job]) -> None:
+    """Two processes do the jobs and end well."""
+    outcomes = run_group(["-m", "jax_impl", "work", *(str(each.write()) for each in jobs)])
+    assert [code for code, _ in outcomes] == [0, 0], "\n".join(output for _, output in outcomes)
+
+
+@pytest.fixture(scope="module")
+def passes(tmp_path_factory) -> Path:
+    """Two starts of two processes, in float32 and in float64, that do every job of this file in turn."""
+    root = tmp_path_factory.mktemp("two")
+    bad = mlp_problem()
+    write_batches(root / "bad", open_source(bad), STEPS, bad.global_batch)
+    batch = load_tensors(batch_file(root / "bad", 1))
+    batch["batch/x"][-1, 0] = np.nan
+    save_tensors(batch_file(root / "bad", 1), batch)
+    state = tuple(f"{phase}@{step}" for phase in STATE for step in (0, 1))
+
+    def two(name: str, purpose: str = "run", **changes) -> Job:
+        return job(root / name, purpose, world_size=2, **changes)
+
+    observe = ("param@last", "m@last", "grad@0", "batch@0", "act@0")
+    timing = Timing(warmup_steps=1, windows=2, steps_per_window=2, calls=2)
+    work(
+        [
+            two("strict", problem=gpt_problem(micro_batches=2), observe=observe),
+            two("refused", problem=mlp_problem(), batches=str(root / "bad"), observe=state),
+            two("stock", problem=mlp_problem(micro_batches=2), mode="baseline:jit", observe=("grad@0",)),
+            two("ours", problem=mlp_problem(micro_batches=2), observe=("grad@0",)),
+            two("time", "time", problem=mlp_problem(), timing=timing),
+        ]
+    )
+    work(
+        [
+            two("f64", problem=gpt_problem(precision="f64", micro_batches=2), observe=("grad@0",)),
+            two("f64 whole", problem=gpt_problem(precision="f64")),
+        ]
+    )
+    return root
+
+
+@pytest.mark.parametrize("precision", LOSS_TOLERANCE)
+def test_two_processes_are_one(request, passes, precision) -> None:
+    if precision == "f64":
+        request.getfixturevalue("jax_x64")
+    tolerance = LOSS_TOLERANCE[precision]
+    trainer = make_trainer(gpt_problem(precision=precision, micro_batches=2))
+    trainer.look(trainer.feed.rows(0))
+    gradient = trainer.export(["grad"])
+    assert losses_of(passes / precision) == pytest.approx(train(trainer, STEPS), rel=tolerance)
+    found = load_tensors(batch_file(passes / precision / "tensors", 0))
+    found = without_key_bias({key: found[key] for key in gradient})
+    assert relative_difference(found, without_key_bias(gradient)) < 10 * tolerance
+
+
+def test_micro_batches_of_each_process_add_up(passes) -> None:
+    assert losses_of(passes / "f64 whole") == pytest.approx(losses_of(passes / "f64"), rel=1e-14)
+
+
+@pytest.mark.parametrize("name", ["f64", "strict", "refused", "stock"])
+def test_ranks_end_equal_to_the_bit(passes, name) -> None:
+    digests = [(passes / name / f"digest.rank{rank}.json").read_text() for rank in (0, 1)]
+    assert digests[0] == digests[1]
+    lines = [steps_of(passes / name, rank) for rank in (0, 1)]
+    for one, other in zip(*lines, strict=True):
+        for field in ("step", "loss_bits", "grad_norm_bits", "lr_bits", "skipped"):
+            assert one[field] == other[field]
+
+
+def test_each_rank_records_its_own_rows(passes) -> None:
+    source, trainer = open_source(gpt_problem()), make_trainer(gpt_problem(micro_batches=2))
+    lines = [steps_of(passes / "strict", rank) for rank in (0, 1)]
+    for step, (one, other) in enumerate(zip(*lines, strict=True)):
+        whole = source.rows(step, 0, 8)
+        assert add_digests([one["batch_digest"], other["batch_digest"]]) == batch_digest(whole, first_row=0)
+        trainer.step(whole)
+        assert one["tokens"] + other["tokens"] == trainer.metrics().tokens
+        assert one["tokens"] < 4 * GPT.seq_len
+    written = load_tensors(batch_file(passes / "strict" / "tensors", 0))
+    assert written["batch/tokens"].tobytes() == source.rows(0, 0, 8)["tokens"].tobytes()
+    assert written["act/output"].shape == (4, GPT.seq_len, GPT.vocab)
+
+
+def test_every_gradient_is_reduced_once_outside_of_the_loop(passes) -> None:
+    manifest = manifest_of(passes / "strict")
+    capture = manifest["capture"]
+    assert manifest["facts"]["world_size"] == 2
+    assert (capture["programs_compiled"], capture["all_reduces"]) == (1, 1)
+    assert capture["elements_reduced"] == manifest["facts"]["num_params"] + 2
+    assert capture["state_bytes_in_place"] == 3 * 4 * manifest["facts"]["num_params"] + 2 * 4
+    assert manifest["reasons"]["observation"].endswith("equal to the bit, at steps [0]")
+
+
+def test_a_reduction_inside_the_loop_is_caught() -> None:
+    num_params = 5 * 7 + 7 + 7 * 3 + 3
+    for code, output in run_group(["-m", "tests.jax_impl.planted"]):
+        assert code == 0, output
+        assert "exactly once, outside of its loops" in output
+        assert f"{num_params + 2} expected; collectives in loops: " in output
+        assert "collectives in loops: 0" not in output
+
+
+def test_one_ranks_bad_row_refuses_the_update_of_all(passes) -> None:
+    assert [line["skipped"] for line in steps_of(passes / "refused")] == [0, 1, 1, 1]
+    before, after = (load_tensors(batch_file(passes / "refused" / "tensors", step)) for step in (0, 1))
+    assert all(after[key].tobytes() == array.tobytes() for key, array in before.items())
+
+
+def test_the_stock_step_agrees_with_ours(passes) -> None:
+    assert losses_of(passes / "stock") == pytest.approx(losses_of(passes / "ours"), rel=2e-6)
+    one, other = (load_tensors(batch_file(passes / name / "tensors", 0)) for name in ("stock", "ours"))
+    assert relative_difference(one, other) < 2e-6
+    tokens = [
+        sum(steps_of(passes / name, rank)[0]["tokens"] for rank in (0, 1)) for name in ("stock", "ours")
+    ]
+    assert tokens[0] == tokens[1]
+
+
+def test_rank_0_alone_writes_samples(passes) -> None:
+    kinds = [sample["kind"] for sample in record.read_lines(passes / "time" / "windows.jsonl")]
+    assert kinds == ["window"] * 2 + ["dispatch"] * 2 + ["launch"] * 2 + ["memory"]
+
+
+def test_one_ranks_error_ends_all_and_is_named(tmp_path) -> None:
+    """Rank 1 reads a token that is not in the vocabulary while rank 0 waits for it in the all-reduce."""
+    problem = gpt_problem()
+    write_batches(tmp_path / "bad", open_source(problem), STEPS, problem.global_batch)
+    batch = load_tensors(batch_file(tmp_path / "bad", 1))
+    batch["batch/tokens"][-1, 0] = GPT.vocab
+    save_tensors(batch_file(tmp_path / "bad", 1), batch)
+    asked = job(tmp_path / "run", problem=problem, world_size=2, batches=str(tmp_path / "bad"))
+    codes = [code for code, _ in run_group(["-m", "jax_impl", "work", str(asked.write())], timeout_s=60)]
+    error = error_of(tmp_path / "run")
+    assert codes[1] == 2 and codes[0] != 0
+    assert (error["code"], error["rank"]) == (2, 1)
+    assert f"tokens[7, 0] is {GPT.vocab}" in error["numbers"]
+    assert not (tmp_path / "run" / "done.json").exists()
+
+
+def test_without_a_compiler_there_is_one_process(tmp_path) -> None:
+    asked = job(tmp_path / "run", problem=mlp_problem(), world_size=2, mode="nojit")
+    codes = [code for code, _ in run_group(["-m", "jax_impl", "work", str(asked.write())], timeout_s=60)]
+    assert codes == [2, 2]
+    assert "nojit runs in one process" in error_of(tmp_path / "run")["rule"]
+
+
+def test_two_hosts_meet_on_loopback(tmp_path) -> None:
+    """By hand, as on two hosts: the same command on each, the variables of jax.distributed set."""
+    out = tmp_path / "run"
+    command = ["-m", "jax_impl", "toy-mlp", "--steps", "3", "--device", "cpu", "--global-batch", "8"]
+    outcomes = run_group([*command, "--out", str(out)])
+    assert [code for code, _ in outcomes] == [0, 0], outcomes
+    assert len(steps_of(out, 0)) == len(steps_of(out, 1)) == 3
+    assert outcomes[0][1].splitlines()[-1] == str(out)
+    assert manifest_of(out)["facts"]["world_size"] == 2
+
+
+def test_alone_it_needs_no_variables(tmp_path) -> None:
+    command = [sys.executable, "-m", "jax_impl", "toy-mlp", "--steps", "2", "--out", str(tmp_path / "run")]
+    done = subprocess.run(command, cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert manifest_of(tmp_path / "run")["facts"]["world_size"] == 1
