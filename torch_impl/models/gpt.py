@@ -90,7 +90,7 @@ class Gpt(nn.Module):
 class _LayerNorm(nn.LayerNorm):
     """LayerNorm whose scale and shift get gradients summed in float32, in bfloat16 too."""
 
-    def forward(self, x_BTC: Tensor) -> Tensor:
+    def forward(self, x_BTC: Tensor) -> Tensor:  # type: ignore[override]
         """(B, T, C) -> (B, T, C)."""
         wide_BTC, weight_C, bias_C = (_wide_on_cpu(values) for values in (x_BTC, self.weight, self.bias))
         return F.layer_norm(wide_BTC, self.normalized_shape, weight_C, bias_C, self.eps).to(x_BTC.dtype)
@@ -102,7 +102,7 @@ class _Embedding(nn.Embedding):
     def reset_parameters(self) -> None:
         """Leaves them as they are; drawing normal numbers that nobody keeps would load a compiler first."""
 
-    def forward(self, tokens_BT: Tensor) -> Tensor:
+    def forward(self, tokens_BT: Tensor) -> Tensor:  # type: ignore[override]
         """(B, T) -> (B, T, C)."""
         return F.embedding(tokens_BT, _wide_on_cpu(self.weight)).to(self.weight.dtype)
 
