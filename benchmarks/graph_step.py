@@ -4,10 +4,10 @@
     torchrun --nproc-per-node 2 -m benchmarks.graph_step --out graph_step_2gpu.jsonl
 
 Figures are defined in `spec/measure.py`; dispatch and launch are sampled in several conditions of the host,
-since what the host did right before decides how warm its caches are. Raw samples are written, one line a preset
-and mode, and medians are printed. `replay_us` is the same graph launched by torch's own `replay()`, for
-comparison. No profiler may be attached: it slows every later launch of its process. NVLink multicast is off; the
-record says so.
+since what the host did right before decides how warm its caches are. Raw samples are written, one line a
+preset and mode, and medians are printed. `replay_us` is the same graph launched by torch's own `replay()`,
+for comparison. No profiler may be attached: it slows every later launch of its process. NVLink multicast is
+off; the record says so.
 """
 
 import argparse
@@ -85,8 +85,8 @@ def window_ms(trainer: Trainer, batches: list[Any]) -> list[float]:
 def sample(trainer: Trainer, rows: Any, name: str, settle: Callable[[Trainer], None]) -> dict[str, Any]:
     """One step on an idle device, in one condition of the host: microseconds to stage it and to launch it.
 
-    Also how often the host's thread was put to sleep, or gave way, while it waited for the device: what it runs
-    next finds its caches cold.
+    Also how often the host's thread was put to sleep, or gave way, while it waited for the device: what it
+    runs next finds its caches cold.
     """
     before = resource.getrusage(resource.RUSAGE_THREAD)
     settle(trainer)
@@ -167,12 +167,10 @@ def summary(row: dict[str, Any]) -> str:
         parts.append(f"  replay_us {_spread(row['replay_us'])}")
     for host, _ in HOSTS:
         chosen = [s for s in row["samples"] if s["host"] == host]
-        figures = ", ".join(
-            f"{key} {_spread([s[key] for s in chosen])}" for key in ("dispatch_us", "launch_us")
-        )
+        dispatch, launch = (_spread([s[key] for s in chosen]) for key in ("dispatch_us", "launch_us"))
         slept = sum(s["slept"] + s["gave_way"] for s in chosen) / len(chosen)
         parts.append(
-            f"  after {host:>11}: dispatch_us {dispatch_us}, launch_us {launch_us}, {slept:.1f} switches while waiting"
+            f"  after {host:>11}: dispatch_us {dispatch}, launch_us {launch}, slept {slept:.1f} times"
         )
     return "\n".join([*parts, f"  compile_s {row['compile_s']} {row['reasons'].get('capture', '')}"])
 
