@@ -38,7 +38,7 @@ def test_inductor_trains_the_mlp_as_eager_does() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("precision", "tolerance"), [("f64", 1e-13), ("strict", 1e-6), ("bf16", 4e-3)])
+@pytest.mark.parametrize(("precision", "tolerance"), [("f64", 1e-13), ("strict", 1e-6), ("bf16", 4e-4)])
 def test_inductor_trains_the_gpt_as_eager_does(precision, tolerance) -> None:
     problem = gpt_problem(precision=precision, micro_batches=2)
     eager, compiled = make_trainer(problem), make_trainer(problem, "inductor")
