@@ -160,6 +160,9 @@ def parameter_rows(module: nn.Module, table: Iterable[ParamSpec]) -> dict[str, P
     for name, parameter in module.named_parameters():
         if not parameter.dtype.is_floating_point:
             raise RuleError("Parameters are floating-point numbers.", f"{name} is {parameter.dtype}")
+        if parameter.dtype == torch.float16:
+            mend = "build the module in float32 or bfloat16; the profile bf16 computes in bfloat16"
+            raise RuleError("float16 needs loss scaling, which is not here.", f"{name} is float16", mend)
         shape = tuple(parameter.shape)
         given = ParamSpec(name=name, shape=shape, init="given", decayed=parameter.ndim >= 2)
         rows[name] = known[name] if name in known and known[name].shape == shape else given

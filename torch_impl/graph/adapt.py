@@ -3,7 +3,7 @@
 Must not: compute anything of the step; it chooses how the step reduces, and captures.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,15 +42,15 @@ class Captured:
 
 
 class ArenaState:
-    """The arena as `WholeStep` sees state."""
+    """The arena, and what else the step changes, as `WholeStep` sees state."""
 
-    def __init__(self, arena: Arena) -> None:
-        self._arena = arena
+    def __init__(self, arena: Arena, extra: Sequence[Tensor] = ()) -> None:
+        self._arena, self._extra = arena, list(extra)
         self.metrics = arena.metrics
 
     def lasting(self) -> list[Tensor]:
         """See `Arena.lasting`."""
-        return self._arena.lasting()
+        return [*self._arena.lasting(), *self._extra]
 
     def pointers(self) -> dict[str, Tensor]:
         """Flat buffers, counters, and the module's parameters and buffers as it reaches them now."""
@@ -59,7 +59,8 @@ class ArenaState:
             found[name] = getattr(arena, name)
         found |= {f"param/{name}": p for name, p in arena.module.named_parameters()}
         found |= {f"buffer/{name}": b for name, b in arena.module.named_buffers()}
-        return found | {f"before/{name}": b for name, b in arena.buffers_before.items()}
+        found |= {f"before/{name}": b for name, b in arena.buffers_before.items()}
+        return found | {f"extra/{i}": tensor for i, tensor in enumerate(self._extra)}
 
 
 def capture_step(
@@ -69,6 +70,7 @@ def capture_step(
     batch: Any,
     plans: tuple[Plan, ...],
     options: Options | None = None,
+    extra: Sequence[Tensor] = (),
 ) -> Captured:
     """Captures a step on all ranks, by the plan that is fastest on the slowest of them.
 
@@ -76,6 +78,7 @@ def capture_step(
       step: uncompiled; it makes the steps whose shape has no graph.
       program: the step as compiled for `whole` or `blocks`.
       batch: an example; every later one has its shapes.
+      extra: what the step changes besides the arena, such as an average of the weights.
 
     Raises:
       CaptureRefused: it cannot be captured; the arena is as it was.
@@ -85,7 +88,7 @@ def capture_step(
     rank, world_size = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
     handshake = default_handshake(rank, world_size, str(_captures))
     communicator = Communicator(arena.device)
-    state = ArenaState(arena)
+    state = ArenaState(arena, extra)
     example = {name: values.cpu() for name, values in batch.items()}
 
     def build(plan: Plan) -> WholeStep:
@@ -98,7 +101,7 @@ def capture_step(
         return WholeStep(forms, state, arena.device, handshake, options)
 
     try:
-        whole, plan, measured_ms = choose(plans, build, example, arena.lasting(), handshake)
+        whole, plan, measured_ms = choose(plans, build, example, state.lasting(), handshake)
     except CaptureRefused:
         communicator.close()
         raise
