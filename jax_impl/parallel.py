@@ -30,6 +30,10 @@ REPLICATED = PartitionSpec()
 BY_RANK = PartitionSpec(_AXIS)
 """Rank r holds the r-th share of the first axis."""
 
+_HEARTBEAT_TIMEOUT_S = 10
+"""A rank that is silent for so long has ended, and ends the others, since gloo waits for it for ever. A thread
+of its own speaks for a rank, whatever it computes."""
+
 Tree = TypeVar("Tree")
 
 
@@ -114,8 +118,8 @@ class Ranks:
     def abandon(self, code: int) -> None:
         """Ends this process where it failed among others; returns where it is alone.
 
-        Leaving in good order waits for ranks that wait for this one in a collective. Without it their
-        connection breaks, and they end too.
+        Leaving in good order would wait for ranks that wait for this one in a collective. Its silence ends
+        them, see `_HEARTBEAT_TIMEOUT_S`.
         """
         if self.world_size > 1:
             sys.stdout.flush()
@@ -142,7 +146,13 @@ def join(execution: Execution) -> Ranks:
     if world_size > 1 and not jax.distributed.is_initialized():
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
         address = os.environ["JAX_COORDINATOR_ADDRESS"]
-        jax.distributed.initialize(address, world_size, rank, local_device_ids=device_ids)
+        jax.distributed.initialize(
+            address,
+            world_size,
+            rank,
+            local_device_ids=device_ids,
+            heartbeat_timeout_seconds=_HEARTBEAT_TIMEOUT_S,
+        )
     return Ranks(rank, world_size, device_ids[0] if device_ids else 0, _mesh(world_size))
 
 
