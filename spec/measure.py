@@ -80,8 +80,8 @@ _TABLE = (
         "peak_mem_bytes",
         "bytes",
         "Most device memory that the framework's allocator had handed out at one time, from the start of "
-        "the process to the end of its last step, on the rank with the most. What the allocator keeps in "
-        "reserve does not count.",
+        "the process to the end of its last step, on rank 0; in a data-parallel run every rank holds as "
+        "much. What the allocator keeps in reserve does not count.",
     ),
     Figure(
         "compile_s",
