@@ -18,7 +18,7 @@ from spec.run import BASELINES, SIDES, DataSpec, Execution, RunSpec, check_mode
 
 AUTO_MODES = {
     "cpu": {"torch": "eager", "jax": "jit"},
-    "cuda": {"torch": "inductor", "jax": "jit"},
+    "cuda": {"torch": "graph+inductor", "jax": "jit"},
 }
 """What `--mode auto` means."""
 

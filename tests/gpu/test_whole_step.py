@@ -176,6 +176,7 @@ def test_odd_shapes_run_eagerly_and_are_counted_and_what_broadcasts_is_refused()
         {name: values[:1] for name, values in conv_rows(0).items()},
         {**conv_rows(0), "labels": conv_rows(0)["labels"].astype(np.int32)},
         {**conv_rows(0), "more": np.zeros(3)},
+        setup.device_batch(0),
     ):
         with pytest.raises(RuleError):
             captured.step(wrong)

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from spec.errors import RuleError
 from torch_impl.graph import kernels, teardown
 from torch_impl.graph.capture import CaptureRefused, capture, explain, warm_up
 from torch_impl.graph.driver import DriverError
@@ -140,11 +141,17 @@ class WholeStep:
         if number >= self.options.input_slots:
             # The step that read this slot before is over once its metrics, or later ones, are there.
             self._ring.wait(number - self.options.input_slots + 1)
-        for shape in self.shapes:
+        shape = self.shapes[0]
+        if len(self.shapes) > 1:
+            shape = next((s for s in self.shapes if s.layout.has_shapes_of(batch)), shape)
+        try:
+            shape.inputs.write(number, batch)
+        except RuleError:
+            # Right shapes with a wrong dtype or device are a mistake; other shapes may be meant.
             if shape.layout.has_shapes_of(batch):
-                shape.inputs.write(number, batch)
-                return shape
-        return self._stage_odd(batch)
+                raise
+            return self._stage_odd(batch)
+        return shape
 
     def launch(self, staged: "Staged") -> None:
         """Second half: the one call that launches what was staged last."""
@@ -194,7 +201,7 @@ class WholeStep:
             self._afterwards.pop()()
 
     def _stage_odd(self, batch: Any) -> "Staged":
-        """A batch of a shape that has no graph: its step runs eagerly."""
+        """A batch that no ring took: its step runs eagerly where its shapes alone are other ones."""
         layout = self.shapes[0].layout
         layout.check_other(batch)
         self.counts.eager += 1
