@@ -72,7 +72,7 @@ def _first_excess(
     yield Evidence(
         step=step,
         phase=quantity,
-        covered=step < COVERED_STEPS,
+        covered=step < COVERED_STEPS or bounds[step] == 0,
         values={a.label: one, b.label: other},
         difference=distance if np.isfinite(distance) else None,
         tolerance=float(bounds[step]),

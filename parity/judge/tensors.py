@@ -21,7 +21,7 @@ from parity.judge.measures import measure, scale
 from parity.judge.tolerances import COVERED_STEPS, Tolerance, find
 from parity.report.result import TensorDifference
 
-_COMPARED = ("grad", "clipped", "m", "v", "param", "buffer")
+_COMPARED = ("grad", "clipped", "m", "v", "param")
 _ADAM_REACH = Tolerance(rms=1.0, worst=1.0, reason="the whole distance that rounding can be carried")
 _SPIKES = 0.01
 _ROUNDED_SHARE = 0.01
@@ -110,7 +110,7 @@ class _Pair:
     def _parts(self, name: str, a: np.ndarray, b: np.ndarray) -> Iterator[_Part]:
         span = self._a.parameters[name].zero_gradient
         every = np.arange(len(a))
-        if span is None or self._phase == "buffer":
+        if span is None:
             yield _Part(name, every, a, b, self._scale(a, b), self._tolerance)
             return
         inside = (every >= span[0]) & (every < span[1])
