@@ -9,12 +9,13 @@ Legend: B rows, T positions, V vocabulary, O output width.
 import jax
 import jax.numpy as jnp
 
+from jax_impl.layers import at_least_float32
 from spec.workloads.gpt import IGNORE_LABEL
 
 
 def cross_entropy(logits_BTV: jax.Array, labels_BT: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Sum of -log softmax at the labels, and how many labels are not IGNORE_LABEL (int32), both 0-dim."""
-    logits_BTV = _at_least_float32(logits_BTV)
+    logits_BTV = at_least_float32(logits_BTV)
     counts_BT = labels_BT != IGNORE_LABEL
     # An index of -1 would read the last class without a word.
     safe_BT1 = jnp.where(counts_BT, labels_BT, 0)[..., None]
@@ -25,9 +26,5 @@ def cross_entropy(logits_BTV: jax.Array, labels_BT: jax.Array) -> tuple[jax.Arra
 
 def squared_error(prediction_BO: jax.Array, target_BO: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Sum of the squares of prediction - target, and the number of elements (int32), both 0-dim."""
-    error_BO = _at_least_float32(prediction_BO) - target_BO
+    error_BO = at_least_float32(prediction_BO) - target_BO
     return (error_BO * error_BO).sum(), jnp.full((), target_BO.size, jnp.int32)
-
-
-def _at_least_float32(values: jax.Array) -> jax.Array:
-    return values.astype(jnp.promote_types(values.dtype, jnp.float32))

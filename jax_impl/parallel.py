@@ -31,8 +31,8 @@ BY_RANK = PartitionSpec(_AXIS)
 """Rank r holds the r-th share of the first axis."""
 
 _HEARTBEAT_TIMEOUT_S = 10
-"""A rank that is silent for so long has ended, and ends the others, since gloo waits for it for ever. A thread
-of its own speaks for a rank, whatever it computes."""
+"""A rank that is silent for so long has ended, and ends the others, for which gloo would wait for ever. A
+thread of its own speaks for a rank, whatever it computes."""
 
 Tree = TypeVar("Tree")
 

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from jax_impl.layers import Embed, Linear, at_least_float32
 from jax_impl.loss import cross_entropy
 from spec.edits import Constants
 from spec.precision import Profile
@@ -26,8 +27,8 @@ class Attention(nnx.Module):
     def __init__(self, sizes: GptSizes, profile: Profile) -> None:
         self.num_heads = sizes.num_heads
         self.attend = attention(profile)
-        self.qkv = nnx.Linear(sizes.d_model, 3 * sizes.d_model, rngs=nnx.Rngs(0))
-        self.proj = nnx.Linear(sizes.d_model, sizes.d_model, rngs=nnx.Rngs(0))
+        self.qkv = Linear(sizes.d_model, 3 * sizes.d_model, rngs=nnx.Rngs(0))
+        self.proj = Linear(sizes.d_model, sizes.d_model, rngs=nnx.Rngs(0))
 
     def __call__(self, x_BTC: jax.Array) -> jax.Array:
         """(B, T, C) -> (B, T, C)."""
@@ -44,15 +45,15 @@ class FeedForward(nnx.Module):
 
     def __init__(self, sizes: GptSizes, constants: Constants) -> None:
         self.approximate = not constants.gelu_erf
-        self.fc = nnx.Linear(sizes.d_model, 4 * sizes.d_model, rngs=nnx.Rngs(0))
-        self.proj = nnx.Linear(4 * sizes.d_model, sizes.d_model, rngs=nnx.Rngs(0))
+        self.fc = Linear(sizes.d_model, 4 * sizes.d_model, rngs=nnx.Rngs(0))
+        self.proj = Linear(4 * sizes.d_model, sizes.d_model, rngs=nnx.Rngs(0))
 
     def __call__(self, x_BTC: jax.Array) -> jax.Array:
         """(B, T, C) -> (B, T, C)."""
         h_BTF = self.fc(x_BTC)
         # One op, one rounding: in bfloat16 each of GELU's ten operations would round by itself.
-        wide_BTF = h_BTF.astype(jnp.promote_types(h_BTF.dtype, jnp.float32))
-        return self.proj(jax.nn.gelu(wide_BTF, approximate=self.approximate).astype(h_BTF.dtype))
+        active_BTF = jax.nn.gelu(at_least_float32(h_BTF), approximate=self.approximate)
+        return self.proj(active_BTF.astype(h_BTF.dtype))
 
 
 class Block(nnx.Module):
@@ -74,19 +75,19 @@ class Gpt(nnx.Module):
     """The whole model."""
 
     def __init__(self, sizes: GptSizes, profile: Profile, constants: Constants) -> None:
-        # Unlike a Linear, an Embed computes in the dtype that it was built with, whatever is put into it.
-        dtype = jnp.dtype(profile.compute)
-        self.wte = nnx.Embed(sizes.vocab, sizes.d_model, dtype=dtype, rngs=nnx.Rngs(0))
-        self.wpe = nnx.Embed(sizes.seq_len, sizes.d_model, dtype=dtype, rngs=nnx.Rngs(0))
+        self.wte = Embed(sizes.vocab, sizes.d_model, rngs=nnx.Rngs(0))
+        self.wpe = Embed(sizes.seq_len, sizes.d_model, rngs=nnx.Rngs(0))
         self.blocks = nnx.List(Block(sizes, profile, constants) for _ in range(sizes.num_layers))
         self.ln_f = _layer_norm(sizes, constants)
 
     def __call__(self, tokens_BT: jax.Array) -> jax.Array:
         """Tokens (B, T), integers, T at most the sequence length -> logits (B, T, V)."""
-        x_BTC = self.wte(tokens_BT) + self.wpe.embedding[: tokens_BT.shape[1]]
+        # Positions are added in float32, so that their gradients are summed in it; see `layers.py`.
+        tokens_BTC, positions_TC = self.wte(tokens_BT), self.wpe.embedding[: tokens_BT.shape[1]]
+        x_BTC = (at_least_float32(tokens_BTC) + at_least_float32(positions_TC)).astype(tokens_BTC.dtype)
         for block in self.blocks:
             x_BTC = block(x_BTC)
-        return self.wte.attend(self.ln_f(x_BTC))
+        return self.ln_f(x_BTC) @ self.wte.embedding[...].T
 
 
 def build(sizes: GptSizes, profile: Profile, constants: Constants) -> Gpt:

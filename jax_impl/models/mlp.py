@@ -6,9 +6,9 @@ Legend: B rows, I input width, H hidden width, O output width.
 """
 
 import jax
-import jax.numpy as jnp
 from flax import nnx
 
+from jax_impl.layers import Linear, at_least_float32
 from jax_impl.loss import squared_error
 from spec.edits import Constants
 from spec.precision import Profile
@@ -20,15 +20,14 @@ class Mlp(nnx.Module):
 
     def __init__(self, sizes: MlpSizes) -> None:
         rngs = nnx.Rngs(0)
-        self.fc1 = nnx.Linear(sizes.d_in, sizes.d_hidden, rngs=rngs)
-        self.fc2 = nnx.Linear(sizes.d_hidden, sizes.d_out, rngs=rngs)
+        self.fc1 = Linear(sizes.d_in, sizes.d_hidden, rngs=rngs)
+        self.fc2 = Linear(sizes.d_hidden, sizes.d_out, rngs=rngs)
 
     def __call__(self, x_BI: jax.Array) -> jax.Array:
         """(B, I) of any float dtype, rounded to that of the weights -> (B, O)."""
         h_BH = self.fc1(x_BI.astype(self.fc1.kernel.dtype))
         # One op, one rounding: in bfloat16 the sigmoid and the product would round by themselves.
-        wide_BH = h_BH.astype(jnp.promote_types(h_BH.dtype, jnp.float32))
-        return self.fc2(jax.nn.silu(wide_BH).astype(h_BH.dtype))
+        return self.fc2(jax.nn.silu(at_least_float32(h_BH)).astype(h_BH.dtype))
 
 
 def build(sizes: MlpSizes, profile: Profile, constants: Constants) -> Mlp:
