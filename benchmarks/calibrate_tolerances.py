@@ -45,7 +45,8 @@ def main() -> None:
                 print(json.dumps(runs[-1]), file=sys.stderr, flush=True)
     quantities = sorted({name for run in runs for name in run} - {"case", "seed"})
     summary = {name: maximum(runs, name) for name in quantities}
-    content = {"argv": sys.argv, "environment": environment, "largest": summary, "runs": runs}
+    asked = {"precision": options.precision, "device": options.device, "cases": options.cases}
+    content = {"asked": asked, "environment": environment, "largest": summary, "runs": runs}
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(content, indent=1) + "\n")
 

@@ -35,20 +35,21 @@ Row = tuple[float, float, float, float]
 """Bound of the RMS and of the worst element, then the largest of each that was seen."""
 
 # Bounds leave about eight times what was seen: a few tens of runs do not show the worst, and reductions
-# sixteen times as long were seen to go 7.6 times as far. "last_" is the state after the last step.
+# sixteen times as long were seen to go 7.6 times as far. The loss has the 2e-6 that was asked for. "last_" is
+# the state after the last step. Seen in eager, inductor and jit, with one process and two.
 _STRICT: dict[str, Row] = {
     "first_loss": (1.5e-6, 1.5e-6, 1.8e-7, 1.8e-7),
-    "loss": (2e-6, 2e-6, 2.7e-7, 2.7e-7),
-    "first_grad_norm": (1.5e-6, 1.5e-6, 1.9e-7, 1.9e-7),
-    "grad_norm": (3e-4, 3e-4, 3.8e-5, 3.8e-5),
-    "grad": (5e-6, 4e-5, 5.4e-7, 5.0e-6),
-    "clipped": (5e-6, 4e-5, 5.4e-7, 5.0e-6),
-    "m": (5e-6, 4e-5, 5.5e-7, 5.0e-6),
-    "v": (7e-6, 2e-5, 8.1e-7, 2.6e-6),
+    "loss": (2e-6, 2e-6, 4.9e-7, 4.9e-7),
+    "first_grad_norm": (4e-6, 4e-6, 5.1e-7, 5.1e-7),
+    "grad_norm": (1e-3, 1e-3, 1.2e-4, 1.2e-4),
+    "grad": (6e-6, 4e-5, 6.9e-7, 5.0e-6),
+    "clipped": (6e-6, 4e-5, 6.9e-7, 5.0e-6),
+    "m": (6e-6, 4e-5, 7.0e-7, 5.0e-6),
+    "v": (1.4e-5, 4e-5, 1.7e-6, 4.8e-6),
     "param": (1.5e-6, _ANY, 1.7e-7, 1.9e-3),
-    "last_m": (1.2e-4, 6e-4, 1.5e-5, 7.7e-5),
-    "last_v": (1.5e-4, 4.5e-4, 1.8e-5, 5.5e-5),
-    "last_param": (7e-6, _ANY, 8.3e-7, 1.6e-4),
+    "last_m": (1e-3, 4e-3, 1.3e-4, 5.2e-4),
+    "last_v": (1e-3, 2e-3, 1.3e-4, 2.5e-4),
+    "last_param": (1.3e-5, _ANY, 1.6e-6, 1.6e-4),
 }
 # The loss and what the first gradients make are held to 1e-14 and 1e-13, as was asked; runs of 100 steps.
 _F64: dict[str, Row] = {
