@@ -47,6 +47,18 @@ def test_ten_free_steps_have_the_same_losses(sides) -> None:
         assert (one.lr, one.skipped, one.tokens) == (other.lr, other.skipped, other.tokens)
 
 
+@pytest.mark.parametrize(("precision", "tolerance"), [("strict", 5e-6), ("bf16", 2e-2)])
+@pytest.mark.parametrize("make", [gpt_problem, mlp_problem], ids=["gpt", "mlp"])
+def test_the_first_step_in_other_profiles(make, precision, tolerance) -> None:
+    """Ten or so roundings of 6e-8 or 4e-3 on the way through the model and back. The parameters are left out:
+    Adam's first step is the sign of a gradient, whatever its size."""
+    found = lockstep.step(lockstep.make_sides(make(precision=precision)), 0)
+    assert found["batch"] == found["init"] == 0.0
+    assert max(found[phase] for phase in ("act", "loss", "grad", "norm", "clipped", "m")) < tolerance, found
+    assert found["v"] < 2 * tolerance
+    assert max(found.values()) > 0
+
+
 PLANTED = {
     "gelu_erf": (1.0, "act"),
     "layernorm_eps": (1e-6, "act"),
