@@ -51,7 +51,7 @@ _STRICT: dict[str, Row] = {
     "last_v": (1e-3, 2e-3, 1.3e-4, 2.5e-4),
     "last_param": (1.3e-5, _ANY, 1.6e-6, 1.6e-4),
 }
-# The loss and what the first gradients make are held to 1e-14 and 1e-13, as was asked; runs of up to 100 steps.
+# The loss and what the first gradients make are held to 1e-14 and 1e-13, as was asked. Up to 100 steps.
 _F64: dict[str, Row] = {
     "first_loss": (1e-14, 1e-14, 6.4e-16, 6.4e-16),
     "loss": (1e-14, 1e-14, 8.2e-15, 8.2e-15),
