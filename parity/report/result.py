@@ -12,7 +12,6 @@ import msgspec
 from msgspec import Struct, field
 
 from spec import record
-from spec.errors import RuleError
 
 SCHEMA_VERSION = 1
 
@@ -268,21 +267,3 @@ def to_json(result: Result) -> str:
 def write(result: Result, path: Path) -> None:
     """Writes the record whole or not at all."""
     record.write_text(path, to_json(result))
-
-
-def read(path: Path) -> Result:
-    """Reads a record back.
-
-    Raises:
-      RuleError: it is missing, of another schema version, or does not fit.
-    """
-    try:
-        text = path.read_bytes()
-        version = msgspec.json.decode(text).get("schema_version")
-        if version != SCHEMA_VERSION:
-            raise RuleError("A result is of a known schema.", f"{path}: {version}, known: {SCHEMA_VERSION}")
-        return msgspec.json.decode(text, type=Result)
-    except OSError as error:
-        raise RuleError("A finished run has a result.", f"{path}: {error.strerror}") from None
-    except msgspec.MsgspecError as error:
-        raise RuleError("A result fits its schema.", f"{path}: {error}") from None

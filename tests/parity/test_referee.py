@@ -12,7 +12,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from parity.report import result, schema
+from parity.report import schema
 from tests.parity.conftest import Parity, command, environ
 
 
@@ -64,12 +64,6 @@ def test_json_alone_on_standard_output(fake_parity: Parity, tmp_path: Path) -> N
 
 def test_the_committed_schema_is_the_one_of_the_structs() -> None:
     assert schema.COMMITTED.read_text() == schema.text()
-
-
-def test_a_result_reads_back(fake_parity: Parity, tmp_path: Path) -> None:
-    fake_parity("run tiny --steps 4 --devices 1")
-    path = last_run(tmp_path) / "result.json"
-    assert result.to_json(result.read(path)) == path.read_text()
 
 
 def test_a_faster_side_is_said_to_be(fake_parity: Parity) -> None:
