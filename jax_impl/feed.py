@@ -3,6 +3,7 @@
 Must not: change a row, or know what it means. Counterpart: `torch_impl/feed.py`.
 """
 
+import jax
 import numpy as np
 
 from jax_impl.parallel import BY_RANK, Ranks
@@ -65,4 +66,7 @@ class Stage:
                 f"found {spec}, first {self._spec}",
                 "pad the rows, or make another trainer",
             )
+        if self._ranks.world_size == 1:
+            # One call for all arrays takes two thirds of the time of one call each.
+            return jax.device_put(rows, self._ranks.sharding(BY_RANK))
         return {name: self._ranks.place(array, BY_RANK) for name, array in rows.items()}

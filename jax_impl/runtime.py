@@ -5,6 +5,7 @@ Must not: decide a number that is not in `spec/precision.py`. Counterpart: `torc
 
 import contextlib
 import functools
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -44,6 +45,9 @@ def configure(problem: Problem, execution: Execution) -> None:
             )
         jax.config.update("jax_enable_x64", x64)
     _widths.add(x64)
+    if "OMP_NUM_THREADS" in os.environ:
+        # What PyTorch obeys. XLA knows only NPROC, and takes every core where processes share them.
+        os.environ.setdefault("NPROC", os.environ["OMP_NUM_THREADS"])
     if _setting("jax_platforms") != execution.device:
         jax.config.update("jax_platforms", execution.device)
 
@@ -73,6 +77,7 @@ def environment() -> dict[str, Any]:
         "jaxlib": jaxlib.__version__,
         "platform_version": jax.extend.backend.get_backend().platform_version,
         "devices": [device.device_kind for device in jax.local_devices()],
+        "threads": int(os.environ.get("NPROC", os.cpu_count() or 1)),
         "flags": {name: _setting(name) for name in flags},
     }
 
