@@ -153,7 +153,8 @@ def join(execution: Execution) -> Ranks:
             local_device_ids=device_ids,
             heartbeat_timeout_seconds=_HEARTBEAT_TIMEOUT_S,
         )
-    return Ranks(rank, world_size, device_ids[0] if device_ids else 0, _mesh(world_size))
+    mesh = _mesh(execution.device, world_size)
+    return Ranks(rank, world_size, device_ids[0] if device_ids else 0, mesh)
 
 
 def _environment() -> tuple[int, int, list[int] | None]:
@@ -180,9 +181,23 @@ def _environment() -> tuple[int, int, list[int] | None]:
     return world_size, rank, device_ids
 
 
-def _mesh(world_size: int) -> Mesh:
+def _mesh(kind: str, world_size: int) -> Mesh:
     """One device of each rank; a process that is alone takes its first."""
-    devices = sorted(jax.devices(), key=lambda device: device.process_index)
+    try:
+        devices = sorted(jax.devices(), key=lambda device: device.process_index)
+    except (RuntimeError, AssertionError) as error:
+        # Without its plugin, JAX asserts that there is a platform at all.
+        raise RuleError(
+            "The device of the run is there.",
+            f"{kind}: {str(error).partition('.')[0] or 'no such platform'}, by jax {jax.__version__}",
+            "install the extra jax with CUDA, or take --device cpu",
+        ) from None
+    if devices[0].platform != {"cpu": "cpu", "cuda": "gpu"}[kind]:
+        raise RuleError(
+            "A process stays on the platform of its first array.",
+            f"{kind} asked for, {devices[0].platform} in use",
+            "call runtime.configure before any array is made",
+        )
     if world_size == 1:
         devices = devices[:1]
     if [device.process_index for device in devices] != list(range(world_size)):

@@ -7,6 +7,7 @@ import optax
 import pytest
 from flax import nnx
 
+from jax_impl import parallel
 from jax_impl.models import Side
 from jax_impl.trainer import Trainer
 from spec.edits import Edit
@@ -109,6 +110,19 @@ def test_runs_repeat_bit_for_bit() -> None:
 def test_a_baseline_takes_no_edits() -> None:
     with pytest.raises(RuleError, match="stock"):
         make_trainer(gpt_problem(), "baseline:jit", edits=[Edit(name="adam_eps", value=1e-6)])
+
+
+def test_a_gpu_that_is_not_there_is_said_so(run_python) -> None:
+    for platforms in ("", "cpu"):
+        command = ["-m", "jax_impl", "toy-mlp", "--device", "cuda", "--steps", "1"]
+        done = run_python(*command, env={"JAX_PLATFORMS": platforms}, code=2)
+        assert done.stderr.startswith("The device of the run is there."), done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_a_process_stays_on_its_platform() -> None:
+    with pytest.raises(RuleError, match="cuda asked for, cpu in use"):
+        parallel.join(Execution(device="cuda"))
 
 
 @pytest.mark.parametrize(
