@@ -13,6 +13,7 @@ Must not: read a number on the host, or branch on one; `compile.py` relies on it
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -60,25 +61,13 @@ def make_step(side: Side, problem: Problem, constants: Constants, arena: Arena) 
             (loss_sum, (count, after)), grads = jax.value_and_grad(loss, has_aux=True)(working)
         return cast(Sums(grads, loss_sum, count), profile.accumulate), after
 
-    def rank_sums(working: Arrays, buffers: Arrays, batch: Batch) -> tuple[Sums, Arrays]:
-        """Sums of this rank's micro-batches, which are contiguous shares of its rows."""
-
-        def add(carry: tuple[Sums, Arrays], part: Batch) -> tuple[tuple[Sums, Arrays], None]:
-            sums, buffers = carry
-            more, buffers = part_sums(working, buffers, part)
-            return (jax.tree.map(jnp.add, sums, more), buffers), None
-
-        zero = jnp.zeros((), profile.accumulate)
-        zeros = {name: jnp.zeros(param.shape, zero.dtype) for name, param in working.items()}
-        begin = ranks.own(Sums(zeros, zero, zero)), buffers
-        parts = jax.tree.map(lambda rows: rows.reshape(problem.micro_batches, -1, *rows.shape[1:]), batch)
-        return lax.scan(add, begin, parts)[0]
-
     def step(state: TrainState, batch: Batch) -> tuple[TrainState, jax.Array, dict[str, Arrays]]:
         # One rounding a step: every use in every micro-batch reads this copy.
         working = ranks.own(cast(state.params, profile.compute))
-        buffers = jax.tree.map(lambda buffer: buffer[0], state.buffers)
-        own_sums, buffers = rank_sums(working, buffers, batch)
+        own_buffers = jax.tree.map(lambda buffer: buffer[0], state.buffers)
+        begin = ranks.own(_no_sums(state.params, profile.accumulate)), own_buffers
+        parts = jax.tree.map(lambda rows: rows.reshape(problem.micro_batches, -1, *rows.shape[1:]), batch)
+        own_sums, own_buffers = _over_parts(partial(part_sums, working), begin, parts)
         sums = ranks.all_reduce(own_sums)
 
         loss = sums.loss / sums.tokens
@@ -95,7 +84,7 @@ def make_step(side: Side, problem: Problem, constants: Constants, arena: Arena) 
             params[name], m[name], v[name] = adamw(
                 param, clipped[name], *moments, lr, correction1, correction2, constants, decayed[name]
             )
-        buffers = jax.tree.map(lambda buffer: buffer[None], buffers)
+        buffers = jax.tree.map(lambda buffer: buffer[None], own_buffers)
         updated = TrainState(params, m, v, buffers, state.applied + 1, state.skipped)
         refused = replace(state, skipped=state.skipped + 1)
         state = jax.tree.map(lambda new, old: jnp.where(finite, new, old), updated, refused)
@@ -104,6 +93,28 @@ def make_step(side: Side, problem: Problem, constants: Constants, arena: Arena) 
         return state, jnp.stack(metrics)[None], {"grad": grads, "clipped": clipped}
 
     return step
+
+
+def _over_parts(
+    part_sums: Callable[[Arrays, Batch], tuple[Sums, Arrays]], begin: tuple[Sums, Arrays], parts: Batch
+) -> tuple[Sums, Arrays]:
+    """Sums over a rank's micro-batches in their order, and the buffers after the last.
+
+    Args:
+      parts: the micro-batches, contiguous shares of the rank's rows, along the first axis.
+    """
+
+    def add(carry: tuple[Sums, Arrays], part: Batch) -> tuple[tuple[Sums, Arrays], None]:
+        sums, buffers = carry
+        more, buffers = part_sums(buffers, part)
+        return (jax.tree.map(jnp.add, sums, more), buffers), None
+
+    return lax.scan(add, begin, parts)[0]
+
+
+def _no_sums(params: Arrays, dtype: str) -> Sums:
+    zero = jnp.zeros((), dtype)
+    return Sums({name: jnp.zeros(param.shape, dtype) for name, param in params.items()}, zero, zero)
 
 
 def cast(tree: Any, dtype: str) -> Any:

@@ -1,8 +1,15 @@
-"""XLA on CPUs spends most of a test's time in LLVM's optimiser, which is no matter of these tests.
-
-Processes that tests start inherit the flag. Set before JAX makes its first program.
-"""
+"""XLA on CPUs spends most of a test's time in LLVM's optimiser, which is no matter of these tests."""
 
 import os
+from collections.abc import Iterator
 
-os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=0".strip()
+import pytest
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _little_llvm() -> Iterator[None]:
+    """For processes that tests start, and for this one if nothing was compiled in it yet."""
+    with pytest.MonkeyPatch.context() as patch:
+        flags = os.environ.get("XLA_FLAGS", "")
+        patch.setenv("XLA_FLAGS", f"{flags} --xla_backend_optimization_level=0".strip())
+        yield
