@@ -18,11 +18,11 @@ import numpy as np
 from parity.judge.align import Measured, TensorFile
 from parity.judge.evidence import CAUSAL_ORDER, Evidence
 from parity.judge.measures import measure, scale
-from parity.judge.tolerances import COVERED_STEPS, Tolerance, find
+from parity.judge.tolerances import ADAM_REACH, COVERED_STEPS, Tolerance, find
 from parity.report.result import TensorDifference
 
 _COMPARED = ("grad", "clipped", "m", "v", "param")
-_ADAM_REACH = Tolerance(rms=1.0, worst=1.0, reason="the whole distance that rounding can be carried")
+_ALL_THE_WAY = Tolerance(rms=ADAM_REACH, worst=ADAM_REACH, reason="as far as Adam can carry rounding")
 _SPIKES = 0.01
 _ROUNDED_SHARE = 0.01
 """A parameter much larger than that distance is measured against this share of its RMS: storing it rounds."""
@@ -81,7 +81,7 @@ class _Pair:
             ordered.reverse()
         self._shared = [name for name in ordered if name in self._names_a & self._names_b]
         self._group_rms = self._rms_of_phase()
-        # An update moves an element by about lr at most, and two sides in opposite directions.
+        # An update moves an element by about lr, and two sides in opposite directions.
         self._travel = 2 * float(a.curve.lr[: step + 1].sum())
         last = step == a.job.steps - 1 and step > 0
         self._tolerance = find(a.job.spec.problem.precision, f"last_{phase}" if last else phase)
@@ -128,7 +128,7 @@ class _Pair:
         """Scale, bound and note for rows whose exact gradient is zero."""
         if self._phase != "param":
             return self._group_rms, self._tolerance, "exact gradient zero: measured against the whole phase"
-        return self._travel, _ADAM_REACH, "exact gradient zero: may part by all that Adam can carry it"
+        return self._travel, _ALL_THE_WAY, "exact gradient zero: may part by all that Adam can carry it"
 
     def _measured(self, part: _Part) -> TensorDifference:
         found = measure(part.a, part.b, part.s, _SPIKES if self._phase == "param" else 0.0)
