@@ -4,7 +4,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,18 +20,26 @@ def free_port() -> int:
 
 
 def run_group(
-    arguments: Sequence[str], num_processes: int = 2, timeout_s: float = 150.0
+    arguments: Sequence[str],
+    num_processes: int = 2,
+    timeout_s: float = 150.0,
+    environ: Mapping[str, str] = os.environ,
+    gpus: bool = False,
 ) -> list[tuple[int, str]]:
     """Runs `python *arguments` once for each rank; exit codes and outputs in the order of ranks.
 
     What still runs after `timeout_s` is killed, and the test fails with all output.
+
+    Args:
+      gpus: give rank r the GPU number r.
     """
     group = {"JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{free_port()}", "JAX_NUM_PROCESSES": str(num_processes)}
     processes = [
         subprocess.Popen(
             [sys.executable, *arguments],
             cwd=ROOT,
-            env=os.environ | group | {"JAX_PROCESS_ID": str(rank)},
+            env={**environ, **group, "JAX_PROCESS_ID": str(rank)}
+            | ({"JAX_LOCAL_DEVICE_IDS": str(rank)} if gpus else {}),
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
