@@ -7,6 +7,7 @@ name.
 
 import signal
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,6 +28,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(error.code)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
+        return int(ExitCode.CRASHED)
+    except Exception:
+        # Python's own exit code would be 1, which says DIFFERENT.
+        traceback.print_exc()
         return int(ExitCode.CRASHED)
 
 

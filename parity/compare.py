@@ -1,6 +1,5 @@
 """`parity compare`: judges two saved runs, each side against itself, without a framework."""
 
-import json
 import time
 from pathlib import Path
 
@@ -62,7 +61,7 @@ def _pairs(folder_a: Path, folder_b: Path) -> list[tuple[Measured, Measured]]:
 def _run_passes(folder: Path) -> dict[str, Path]:
     """The run pass of each side of a run."""
     jobs = sorted(folder.glob("passes/*/job.json"))
-    content = {path.parent: json.loads(path.read_text()) for path in jobs}
+    content = {path.parent: folders.read_json(path) for path in jobs}
     passes = {job["side"]: path for path, job in content.items() if job["purpose"] == "run"}
     if not passes:
         raise RuleError("A run that is judged holds a run pass.", f"{folder}: none", "was it made by bench?")
@@ -82,7 +81,7 @@ def _reasons(judged: list[Numerics]) -> list[str]:
 
 
 def _ref(folder: Path) -> RunRef:
-    content = json.loads((folder / "run.json").read_text())
+    content = folders.read_json(folder / "run.json")
     spec: RunSpec = codec.from_dict(RunSpec, content["spec"])
     return RunRef(
         folder=str(folder),

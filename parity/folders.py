@@ -4,12 +4,14 @@
 """
 
 import fcntl
+import json
 import os
 import re
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from spec.checkout import code_version
 from spec.errors import RuleError
@@ -78,3 +80,17 @@ def _locked(out: Path) -> Generator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def read_json(path: Path) -> Any:
+    """A JSON file of a run folder.
+
+    Raises:
+      RuleError: it is missing or damaged.
+    """
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise RuleError(
+            "A run folder's JSON files are whole.", f"{path}: {error}", "make the run again"
+        ) from None

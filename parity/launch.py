@@ -4,6 +4,7 @@ A group is ended early when one of its processes fails, when nothing is written 
 the referee is interrupted. Must not: judge what was written.
 """
 
+import contextlib
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -69,8 +70,7 @@ def launch(
     except KeyboardInterrupt:
         how = "interrupted"
     finally:
-        exit_codes = tuple(group.poll())
-        group.end()
+        exit_codes = group.end()
     unfinished = next((folder for folder in passes if not (folder / "done.json").exists()), None)
     error = _first_error(passes)
     if how == "done" and has_rank_0 and unfinished is not None:
@@ -119,8 +119,13 @@ def _how(codes: Sequence[int | None]) -> str:
 
 def _newest_change(places: Sequence[Path]) -> int:
     """The latest modification, in ns, of the places and the files in them."""
-    files = [file for place in places for file in (place, *place.glob("*"), *place.glob("tensors/*"))]
-    return max((file.stat().st_mtime_ns for file in files if file.exists()), default=0)
+    latest = 0
+    for place in places:
+        for file in (place, *place.glob("*"), *place.glob("tensors/*")):
+            # A temporary file may be renamed between being listed and being looked at.
+            with contextlib.suppress(OSError):
+                latest = max(latest, file.stat().st_mtime_ns)
+    return latest
 
 
 def _first_error(passes: Sequence[Path]) -> dict[str, Any] | None:

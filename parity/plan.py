@@ -14,13 +14,7 @@ from spec import edits as catalogue
 from spec.edits import Edit
 from spec.errors import RuleError
 from spec.presets import preset, run_spec
-from spec.run import BASELINES, SIDES, DataSpec, Execution, RunSpec, check_mode
-
-AUTO_MODES = {
-    "cpu": {"torch": "eager", "jax": "jit"},
-    "cuda": {"torch": "graph+inductor", "jax": "jit"},
-}
-"""What `--mode auto` means."""
+from spec.run import AUTO_MODES, BASELINES, SIDES, DataSpec, Execution, RunSpec, check_mode
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +64,13 @@ def make_plan(options: Run | Train | Bench) -> Plan:
     modes = parse_modes(options.mode, device)
     if not isinstance(options, Bench) and any(len(own) > 1 for own in modes.values()):
         raise RuleError("A run has one mode a side.", f"--mode {options.mode}", "parity bench takes several")
+    baselines = [mode for side in backends for mode in modes[side] if mode.startswith("baseline:")]
+    if baselines and not isinstance(options, Bench):
+        raise RuleError(
+            "A run takes this project's own step.",
+            f"--mode {options.mode}",
+            "parity bench --baselines times stock steps",
+        )
     devices, global_batch, notes = _devices(options, device, cluster)
     spec = run_spec(
         options.preset,

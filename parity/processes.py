@@ -66,9 +66,14 @@ class Group:
         """The exit code of each process, None while it runs; negative is the signal that killed it."""
         return [process.poll() for process in self._started]
 
-    def end(self) -> None:
-        """Ends whatever is left of the group, first gently; returns when nothing of it runs."""
+    def end(self) -> tuple[int | None, ...]:
+        """Ends whatever is left of the group, first gently; returns when nothing of it runs.
+
+        Returns:
+          The exit code of each process as it was before, None for one that had to be ended.
+        """
         with _undisturbed():
+            before = tuple(self.poll())
             self._signal(signal.SIGTERM)
             deadline = time.monotonic() + _TERMINATE_S
             while self._alive() and time.monotonic() < deadline:
@@ -77,6 +82,7 @@ class Group:
             while self._alive():
                 self._signal(signal.SIGKILL)
                 time.sleep(0.02)
+        return before
 
     def _alive(self) -> bool:
         return None in self.poll() or bool(marked(self.mark))
@@ -108,7 +114,8 @@ def _undisturbed() -> Generator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    saved = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    requests = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    saved = {number: signal.signal(number, signal.SIG_IGN) for number in requests}
     try:
         yield
     finally:

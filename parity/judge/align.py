@@ -13,7 +13,7 @@ from typing import Any
 
 import ml_dtypes  # noqa: F401 - gives NumPy, and safetensors through it, the bfloat16 dtype
 import numpy as np
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 
 from spec import record
 from spec.data.digest import add_digests
@@ -96,8 +96,13 @@ class TensorFile:
     """One file of tensors, read by phase and name; closed with `with`."""
 
     def __init__(self, path: Path) -> None:
-        self._file = safe_open(path, framework="np")
-        self._keys = list(self._file.keys())
+        try:
+            self._file = safe_open(path, framework="np")
+            self._keys = list(self._file.keys())
+        except (SafetensorError, OSError) as error:
+            raise RuleError(
+                "A tensor file of a run is whole.", f"{path}: {error}", "make the run again"
+            ) from None
 
     def __enter__(self) -> "TensorFile":
         self._file.__enter__()
@@ -114,6 +119,10 @@ class TensorFile:
     def phases(self) -> set[str]:
         """The phases in this file."""
         return {key.partition("/")[0] for key in self._keys}
+
+    def shape(self, phase: str, name: str) -> tuple[int, ...]:
+        """The shape of one tensor, without reading it."""
+        return tuple(self._file.get_slice(f"{phase}/{name}").get_shape())
 
     def read(self, phase: str, name: str) -> np.ndarray:
         """One tensor in float64."""

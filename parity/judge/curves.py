@@ -6,7 +6,7 @@ import numpy as np
 
 from parity.judge.align import Measured
 from parity.judge.evidence import Evidence
-from parity.judge.tolerances import COVERED_STEPS, find
+from parity.judge.tolerances import covered_steps, find
 from parity.report.result import CurveDifference
 
 CURVES = ("loss", "grad_norm", "lr")
@@ -72,7 +72,7 @@ def _first_excess(
     yield Evidence(
         step=step,
         phase=quantity,
-        covered=step < COVERED_STEPS or bounds[step] == 0,
+        covered=step < covered_steps(a.job.spec.problem.precision) or bounds[step] == 0,
         values={a.label: one, b.label: other},
         difference=distance if np.isfinite(distance) else None,
         tolerance=float(bounds[step]),

@@ -12,7 +12,7 @@ from dataclasses import replace
 from parity.judge import curves, facts, gate, tensors
 from parity.judge.align import Measured
 from parity.judge.evidence import Evidence, divergence, first
-from parity.judge.tolerances import COVERED_STEPS
+from parity.judge.tolerances import covered_steps
 from parity.report.result import CurveDifference, Numerics, TensorDifference, Verdict
 from spec.errors import PRECEDENCE, ExitCode
 
@@ -57,14 +57,14 @@ def _decided(
     curve_differences: dict[str, CurveDifference | None],
     tensor_differences: list[TensorDifference],
 ) -> Numerics:
-    earliest = first(evidence)
-    if earliest is not None and earliest.class_ is None and a.job.spec.problem.precision == "f64":
+    earliest, precision = first(evidence), a.job.spec.problem.precision
+    if earliest is not None and earliest.covered and earliest.class_ is None and precision == "f64":
         # Float64 against float64 leaves no rounding that could be seen, so what is seen is meaning.
         earliest = replace(earliest, class_="semantics")
     return Numerics(
         pair=[a.label, b.label],
         verdict=_verdict(evidence),
-        reasons=_reasons(earliest, evidence),
+        reasons=_reasons(earliest, evidence, precision),
         steps=min(a.curve.num_steps, b.curve.num_steps),
         loss=curve_differences["loss"],
         grad_norm=curve_differences["grad_norm"],
@@ -83,12 +83,12 @@ def _verdict(evidence: list[Evidence]) -> Verdict:
     return "DIFFERENT" if any(item.covered for item in failing) else "INCONCLUSIVE"
 
 
-def _reasons(earliest: Evidence | None, evidence: list[Evidence]) -> list[str]:
+def _reasons(earliest: Evidence | None, evidence: list[Evidence], precision: str) -> list[str]:
     reasons = [] if earliest is None else [f"first divergence: {earliest.message}"]
     if earliest is not None and not earliest.covered:
         reasons.append(
-            f"the tolerances cover {COVERED_STEPS} steps; two right sides may part by rounding after that: "
-            "run fewer steps, or --precision f64"
+            f"the tolerances cover {covered_steps(precision)} steps; two right sides may part by rounding "
+            f"after that: run fewer steps{'' if precision == 'f64' else ', or --precision f64'}"
         )
     return reasons + [item.message for item in evidence if item.ok]
 

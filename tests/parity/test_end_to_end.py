@@ -105,9 +105,20 @@ def test_a_token_beyond_the_vocabulary_is_the_users_to_mend(parity: Parity, tmp_
     assert "token 256, vocabulary 256" in done.stderr
 
 
+@pytest.mark.parametrize(("precision", "loss", "grad"), [("strict", 2e-6, 6e-6), ("f64", 1e-14, 1e-13)])
+def test_toy_mlp_meets_the_bounds_for_a_hundred_steps(
+    tmp_path: Path, precision: str, loss: float, grad: float
+) -> None:
+    words = f"run toy-mlp --steps 100 --no-time --precision {precision}"
+    numerics = run(tmp_path, words, code=0)["numerics"]
+    assert numerics["steps"] == 100 and numerics["loss"]["max_rel"] <= loss
+    assert max(item["rms_rel"] for item in numerics["tensors"] if item["phase"] == "grad") <= grad
+
+
 @pytest.mark.slow
 def test_two_processes_a_side(tmp_path: Path) -> None:
-    content = run(tmp_path, "run tiny --steps 10", code=0)
+    content = run(tmp_path, "run tiny", code=0)
+    assert content["numerics"]["steps"] == 50
     assert content["numerics"]["loss"]["max_rel"] <= 2e-6
 
 
@@ -119,10 +130,11 @@ def test_float64_agrees_to_the_last_bits(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_two_hosts_meet_at_an_address(tmp_path: Path) -> None:
+@pytest.mark.parametrize("side", ["torch", "jax"])
+def test_two_hosts_meet_at_an_address(tmp_path: Path, side: str) -> None:
     """Two referees on this machine stand for two hosts."""
     address = f"127.0.0.1:{free_port()}"
-    words = f"train tiny --backend torch --devices 2 --nodes 2 --rendezvous {address} --steps 3 --no-time"
+    words = f"train tiny --backend {side} --devices 2 --nodes 2 --rendezvous {address} --steps 3 --no-time"
     hosts = [
         subprocess.Popen(
             command(f"{words} --node-rank {rank} --out host{rank}"),
@@ -133,8 +145,8 @@ def test_two_hosts_meet_at_an_address(tmp_path: Path) -> None:
         for rank in range(2)
     ]
     assert [host.wait(200) for host in hosts] == [0, 0]
-    assert result_curve(tmp_path / "host0") == 3
+    assert result_curve(tmp_path / "host0", side) == 3
 
 
-def result_curve(out: Path) -> int:
-    return json.loads(next(out.glob("0001_*/result.json")).read_text())["curves"]["torch"]["steps"]
+def result_curve(out: Path, side: str) -> int:
+    return json.loads(next(out.glob("0001_*/result.json")).read_text())["curves"][side]["steps"]

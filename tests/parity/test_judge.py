@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from parity.judge.align import Measured
-from parity.judge.tolerances import COVERED_STEPS
+from parity.judge.tolerances import covered_steps
 from parity.judge.verdict import gravest, judge
 from parity.report.result import Numerics
+from spec import record
 from spec.edits import Edit
 from tests.parity.judging import Change, judged
 from tests.parity.pass_writer import Content, make_content, small_job, small_spec, write_pass
@@ -217,14 +218,14 @@ def test_counts_must_be_equal(tmp_path: Path, name: str) -> None:
 
 
 def test_beyond_the_covered_steps_a_curve_alone_is_inconclusive(tmp_path: Path) -> None:
-    steps = COVERED_STEPS + 2
+    steps = covered_steps("strict") + 2
     numerics = judged(tmp_path, lambda content: content.set_value(steps - 1, "loss", 9.0), steps=steps)
     assert numerics.verdict == "INCONCLUSIVE"
     assert "run fewer steps" in numerics.reasons[1]
 
 
 def test_within_the_covered_steps_it_is_different_however_long_the_run(tmp_path: Path) -> None:
-    steps = COVERED_STEPS + 2
+    steps = covered_steps("strict") + 2
     numerics = judged(tmp_path, lambda content: content.set_value(1, "loss", 9.0), steps=steps)
     assert numerics.verdict == "DIFFERENT"
 
@@ -272,3 +273,36 @@ def test_the_gravest_verdict_decides() -> None:
     order = ["SAME", "INCONCLUSIVE", "DIFFERENT", "NOT_COMPARABLE", "FAILED"]
     for index in range(1, len(order) + 1):
         assert gravest([numerics(verdict) for verdict in order[:index]]).verdict == order[index - 1]
+
+
+def test_a_single_element_that_was_not_updated_is_found(tmp_path: Path) -> None:
+    """Fewer than a hundredth of a tensor: what the RMS leaves out and the moments do not show."""
+
+    def leave_one_behind(content: Content) -> None:
+        rates = [record.from_bits(line["lr_bits"]) for line in content.steps[0]]
+        content.tensors[3]["param/wte.weight"][3, 5] += np.float32(0.5 * sum(rates))
+
+    numerics = judged(tmp_path, leave_one_behind)
+    assert numerics.verdict == "DIFFERENT"
+    assert first(numerics) == (3, "param", "wte.weight")
+    assert "1 elements with clear gradients parted" in numerics.reasons[0]
+
+
+def test_shapes_that_differ_are_named(tmp_path: Path) -> None:
+    def cut(content: Content) -> None:
+        content.tensors[0]["grad/wpe.weight"] = content.tensors[0]["grad/wpe.weight"][:-1]
+
+    numerics = judged(tmp_path, cut)
+    assert numerics.verdict == "DIFFERENT"
+    assert first(numerics) == (0, "grad", "wpe.weight of shape (8, 8)")
+
+
+def test_in_float64_the_tolerances_cover_a_hundred_steps(tmp_path: Path) -> None:
+    assert covered_steps("f64") == 100
+    sides = []
+    for side in ("torch", "jax"):
+        content = make_content(small_job(tmp_path / side, side, small_spec(steps=62, precision="f64")))
+        if side == "jax":
+            content.set_value(60, "loss", float(content.steps[0][60]["loss"]) * (1 + 1e-9))
+        sides.append(Measured(side, content.write()))
+    assert judge(*sides).verdict == "DIFFERENT"

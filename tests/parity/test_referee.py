@@ -12,6 +12,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from parity import cli
 from parity.report import schema
 from tests.parity.conftest import Parity, command, environ
 
@@ -211,6 +212,35 @@ def test_a_saved_run_that_failed_cannot_be_judged(fake_parity: Parity) -> None:
     fake_parity("run tiny --steps 4 --devices 1 --no-time")
     fake_parity("run tiny --steps 4 --devices 1 --no-time", code=6, PARITY_FAKE_JAX="crash")
     assert "jax did not finish" in fake_parity("compare 0001 0002", code=6).stdout
+
+
+@pytest.mark.parametrize("damaged", ["run.json", "passes/001_torch_run/job.json"])
+def test_a_saved_run_with_a_cut_file_names_it(fake_parity: Parity, tmp_path: Path, damaged: str) -> None:
+    fake_parity("run tiny --steps 4 --devices 1 --no-time")
+    file = last_run(tmp_path) / damaged
+    file.write_text(file.read_text()[:100])
+    done = fake_parity("compare last last", code=2)
+    assert damaged in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_saved_run_with_cut_tensors_names_the_file(fake_parity: Parity, tmp_path: Path) -> None:
+    fake_parity("run tiny --steps 4 --devices 1 --no-time")
+    file = next(last_run(tmp_path).glob("passes/*_torch_run/tensors/step*.safetensors"))
+    file.write_bytes(file.read_bytes()[:200])
+    done = fake_parity("compare last last", code=2)
+    assert file.name in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_crash_of_the_referee_is_not_taken_for_a_difference(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def crash(*_: object) -> None:
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.setattr(cli, "_do", crash)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    assert cli.main(["doctor"]) == 6
+    assert "ZeroDivisionError: oh" in capsys.readouterr().err
 
 
 def test_colour_is_for_terminals_that_want_it(tmp_path: Path) -> None:
