@@ -5,6 +5,7 @@ The sides never see an edit: they read every constant of the step from `Constant
 value there.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -45,9 +46,14 @@ def parse(text: str) -> Edit:
     if name not in CATALOGUE:
         raise RuleError("An edit is one of the catalogue's.", repr(name), f"known: {', '.join(CATALOGUE)}")
     try:
-        return Edit(name=name, value=float(value))
+        edit = Edit(name=name, value=float(value))
     except ValueError:
         raise RuleError("An edit is written name=number.", repr(text), f"for example {name}=1e-6") from None
+    kinds = {"schedule_offset": (int, "a whole number"), "gelu_erf": (bool, "0 or 1")}
+    kind, meant = kinds.get(name, (float, "a finite number"))
+    if not math.isfinite(edit.value) or kind(edit.value) != edit.value:
+        raise RuleError("An edit's value is one that its constant can take.", repr(text), f"give {meant}")
+    return edit
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -69,7 +69,13 @@ class Job:
             raise RuleError("A lockstep job names the states it starts from.", "state is null")
         check_mode(self.side, self.mode, self.spec.execution.device)
         for entry in self.observe:
-            self.observed_at(entry)
+            _, step = self.observed_at(entry)
+            if self.purpose != "lockstep" and step >= (self.steps if self.purpose == "run" else 0):
+                raise RuleError(
+                    "What is observed comes to pass in the job.",
+                    f"{entry} in a {self.purpose} job of {self.steps} steps",
+                    "observe a step of a run job, or init",
+                )
 
     def observed_at(self, entry: str) -> tuple[str, int]:
         """Splits `phase@step` into the phase and a step number; `last` is steps - 1 and `init` is -1."""

@@ -1,7 +1,7 @@
 """What each precision profile means, as one table that both sides and all baselines obey.
 
-Probes in `torch_impl/runtime.py` and `jax_impl/runtime.py` prove before the first step that the table holds;
-no tuner may change a cell.
+Probes in `torch_impl/runtime.py` and `jax_impl/runtime.py` prove on the device what can be seen there: the
+rounding of products, the dtypes of statistics and losses. No tuner may change a cell.
 """
 
 from dataclasses import dataclass

@@ -18,6 +18,11 @@ from spec.workloads import WORKLOADS, Sizes, gpt, mlp, parameter_table
 
 TORCH_MODES = ("eager", "inductor", "graph", "graph+inductor")
 JAX_MODES = ("jit", "nojit")
+AUTO_MODES = {
+    "cpu": {"torch": "eager", "jax": "jit"},
+    "cuda": {"torch": "graph+inductor", "jax": "jit"},
+}
+"""What the mode `auto` means, by device and side."""
 BASELINES = {"torch": ("eager", "ddp", "compile", "reduce-overhead"), "jax": ("jit",)}
 SIDES = ("torch", "jax")
 
@@ -184,6 +189,7 @@ def check_mode(side: str, mode: str, device: str) -> None:
 
 
 __all__ = [
+    "AUTO_MODES",
     "BASELINES",
     "JAX_MODES",
     "SIDES",

@@ -55,8 +55,7 @@ def step_table(schedule: Schedule, beta1: float, beta2: float, num_steps: int, d
 
     Args:
       dtype: `float32`, or `float64` for the float64 profile. Learning rates are float32 values in both, so
-      that profiles
-        differ by rounding alone; the corrections 1 - beta**(t+1) are rounded once to `dtype`.
+        that profiles differ by rounding alone; the corrections 1 - beta**(t+1) are rounded once to `dtype`.
     """
     if num_steps < 1:
         raise RuleError("A run has at least one step.", f"steps = {num_steps}")

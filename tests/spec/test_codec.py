@@ -78,6 +78,8 @@ def test_missing_and_damaged_files(tmp_path) -> None:
         {"mode": "eager"},
         {"observe": ("grad",)},
         {"observe": ("mood@0",)},
+        {"observe": ("grad@3",)},
+        {"observe": ("param@0",), "purpose": "time"},
     ],
 )
 def test_impossible_jobs_are_refused(tmp_path, changes) -> None:

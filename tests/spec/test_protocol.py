@@ -13,7 +13,7 @@ from spec import record
 from spec.errors import RuleError
 from spec.job import Job
 from spec.presets import run_spec
-from spec.protocol import serve
+from spec.protocol import refuse_used_folder, serve
 
 
 @pytest.fixture
@@ -88,3 +88,9 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RuleError, match="written"):
         record.write_json(tmp_path / "file" / "x.json", {})
+
+
+def test_a_folder_that_was_used_is_refused(job_path) -> None:
+    refuse_used_folder(job_path.parent / "fresh")
+    with pytest.raises(RuleError, match="written over"):
+        refuse_used_folder(job_path.parent)

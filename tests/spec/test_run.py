@@ -106,14 +106,16 @@ def test_every_edit_changes_one_constant() -> None:
     problem = run_spec("tiny").problem
     plain = constants(problem)
     for name in CATALOGUE:
-        edited = constants(problem, [parse(f"{name}=3")])
+        edited = constants(problem, [parse(f"{name}={1 if name == 'gelu_erf' else 3}")])
         changed = [
             f.name for f in dataclasses.fields(Constants) if getattr(edited, f.name) != getattr(plain, f.name)
         ]
         assert changed == [name]
 
 
-@pytest.mark.parametrize("text", ["colour=1", "clip_eps", "clip_eps=small"])
+@pytest.mark.parametrize(
+    "text", ["colour=1", "clip_eps", "clip_eps=small", "clip_eps=nan", "schedule_offset=0.5", "gelu_erf=0.3"]
+)
 def test_edits_that_are_none(text: str) -> None:
     with pytest.raises(RuleError):
         parse(text)
