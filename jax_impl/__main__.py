@@ -12,16 +12,17 @@ import os
 import pkgutil
 import sys
 import time
+import traceback
 from pathlib import Path
 
 import numpy as np
 
 from jax_impl import parallel, runtime, work
 from spec import protocol, record
-from spec.errors import RuleError
+from spec.errors import ExitCode, RuleError
 from spec.job import Job
 from spec.presets import run_spec
-from spec.run import Execution
+from spec.run import AUTO_MODES, Execution
 
 
 def main(arguments: list[str]) -> int:
@@ -35,6 +36,10 @@ def main(arguments: list[str]) -> int:
     except RuleError as error:
         print(error.message(), file=sys.stderr)
         return int(error.code)
+    except Exception:
+        # Python's own exit code would be 1, which says that numbers differ.
+        traceback.print_exc()
+        return int(ExitCode.CRASHED)
 
 
 def serve(paths: list[str]) -> int:
@@ -80,7 +85,8 @@ def by_hand(
     """
     if device == "auto":
         device = _default_device()
-    mode = "jit" if mode == "auto" else mode
+    if mode == "auto":
+        mode = AUTO_MODES[device]["jax"]
     spec = run_spec(
         preset,
         steps=steps,
@@ -90,6 +96,8 @@ def by_hand(
         precision=precision,
         execution=Execution(device=device, jax_mode=mode),
     )
+    if out:
+        protocol.refuse_used_folder(Path(out))
     runtime.configure(spec.problem, spec.execution)
     ranks = parallel.join(spec.execution)
     folder = out or f"runs/{preset}_jax_{_agreed_time(ranks)}"

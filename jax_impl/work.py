@@ -131,7 +131,14 @@ def _states(job: Job) -> Iterator[tuple[int, Tensors]]:
     if not files:
         raise RuleError("A lockstep job finds states.", f"{job.state}: no stepNNNNNN.safetensors")
     for file in files:
-        yield int(file.stem.removeprefix("step")), load_tensors(file)
+        tensors = load_tensors(file)
+        if "meta/applied" not in tensors:
+            raise RuleError(
+                "A state says how many updates it has had.",
+                f"{file}: no meta/applied",
+                "write it beside the tensors; the learning rate is read at it",
+            )
+        yield int(file.stem.removeprefix("step")), tensors
 
 
 class _Steps:

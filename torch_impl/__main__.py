@@ -9,15 +9,16 @@ Counterpart: `jax_impl/__main__.py`.
 import os
 import sys
 import time
+import traceback
 from pathlib import Path
 
 import torch
 
 from spec import protocol, record
-from spec.errors import RuleError
+from spec.errors import ExitCode, RuleError
 from spec.job import Job
 from spec.presets import run_spec
-from spec.run import Execution
+from spec.run import AUTO_MODES, Execution
 from torch_impl import parallel, work
 
 
@@ -32,6 +33,10 @@ def main(arguments: list[str]) -> int:
     except RuleError as error:
         print(error.message(), file=sys.stderr)
         return int(error.code)
+    except Exception:
+        # Python's own exit code would be 1, which says that numbers differ.
+        traceback.print_exc()
+        return int(ExitCode.CRASHED)
 
 
 def serve(paths: list[str]) -> int:
@@ -68,7 +73,8 @@ def by_hand(
       preset: tiny, toy-mlp, micro, mini or gpt2-124m.
       steps: number of steps; the preset's own when left out.
       precision: f64, strict, tf32 or bf16.
-      mode: eager, inductor, baseline:NAME, or auto (inductor on a GPU, eager on a CPU).
+      mode: eager, inductor, graph, graph+inductor, baseline:NAME, or auto (graph+inductor on a GPU, else
+        eager).
       global_batch: rows of a step over all processes; the preset's rows times the processes when left out.
       micro_batches: slices of a process's rows whose gradients are summed.
       device: cpu, cuda, or auto (cuda where there is one).
@@ -77,7 +83,7 @@ def by_hand(
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if mode == "auto":
-        mode = "inductor" if device == "cuda" else "eager"
+        mode = AUTO_MODES[device]["torch"]
     spec = run_spec(
         preset,
         steps=steps,
@@ -87,6 +93,8 @@ def by_hand(
         precision=precision,
         execution=Execution(device=device, torch_mode=mode),
     )
+    if out:
+        protocol.refuse_used_folder(Path(out))
     ranks = parallel.join(spec.execution)
     try:
         folder = out or f"runs/{preset}_torch_{_agreed_time(ranks)}"

@@ -83,8 +83,11 @@ def activations(trainer: Trainer, rows: Batch) -> Tensors:
     batch = {name: torch.from_numpy(values).to(trainer.ranks.device) for name, values in rows.items()}
     buffers = [buffer.clone() for buffer in module.buffers()]
     handles = [part.register_forward_hook(hook(path or OUTPUT)) for path, part in module.named_modules()]
+    devices = [trainer.ranks.device] if trainer.ranks.device.type == "cuda" else []
     try:
-        trainer.side.loss(module, batch)
+        # A model that draws random numbers must draw the same ones in the step that follows.
+        with torch.random.fork_rng(devices=devices):
+            trainer.side.loss(module, batch)
     finally:
         for handle in handles:
             handle.remove()

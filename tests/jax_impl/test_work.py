@@ -214,6 +214,7 @@ BAD = {
     "processes": "1 started, 2 asked for",
     "no states": "no stepNNNNNN.safetensors",
     "wrong state": "is missing",
+    "no counter": "no meta/applied",
     "vocabulary": "vocabulary 61",
     "no batches": "no such folder",
     "no batches inside": "under batch/",
@@ -228,11 +229,14 @@ BAD = {
 
 def _bad_job(name: str, root: Path) -> Job:
     (root / "empty").mkdir()
-    save_tensors(batch_file(root / "wrong", 0), {"param/ln_f.bias": np.zeros(3, np.float32)})
+    uncounted = {"param/ln_f.bias": np.zeros(3, np.float32)}
+    save_tensors(batch_file(root / "uncounted", 0), uncounted)
+    save_tensors(batch_file(root / "wrong", 0), uncounted | {"meta/applied": np.zeros((), np.int32)})
     changes = {
         "processes": {"world_size": 2},
         "no states": {"purpose": "lockstep", "state": str(root / "empty")},
         "wrong state": {"purpose": "lockstep", "state": str(root / "wrong")},
+        "no counter": {"purpose": "lockstep", "state": str(root / "uncounted")},
         "vocabulary": {"problem": dataclasses.replace(gpt_problem(), data=DataSpec(kind="text"))},
         "no batches": {"batches": str(root / "nowhere")},
         "no batches inside": {"batches": str(root / "wrong")},

@@ -215,13 +215,15 @@ def test_a_loss_that_is_not_finite_is_written_down(tmp_path) -> None:
 def _bad_jobs(root: Path) -> dict[str, tuple[Job, str]]:
     """name -> (job, a part of the message)."""
     (root / "empty").mkdir()
-    wrong = {"param/ln_f.bias": np.zeros(3, np.float32)}
-    save_tensors(batch_file(root / "wrong", 0), wrong)
+    uncounted = {"param/ln_f.bias": np.zeros(3, np.float32)}
+    save_tensors(batch_file(root / "uncounted", 0), uncounted)
+    save_tensors(batch_file(root / "wrong", 0), uncounted | {"meta/applied": np.zeros((), np.int64)})
     small = dataclasses.replace(gpt_problem(), data=DataSpec(kind="text"))
     return {
         "processes": (job(root / "a", world_size=2), "1 started, 2 asked for"),
         "no states": (job(root / "b", "lockstep", state=str(root / "empty")), "no stepNNNNNN.safetensors"),
         "wrong state": (job(root / "c", "lockstep", state=str(root / "wrong")), "is missing"),
+        "no counter": (job(root / "k", "lockstep", state=str(root / "uncounted")), "no meta/applied"),
         "vocabulary": (job(root / "d", problem=small), "vocabulary 61"),
         "no batches": (job(root / "e", batches=str(root / "nowhere")), "no such folder"),
         "no batches inside": (job(root / "f", batches=str(root / "wrong")), "under batch/"),
@@ -241,6 +243,7 @@ def _bad_jobs(root: Path) -> dict[str, tuple[Job, str]]:
         "processes",
         "no states",
         "wrong state",
+        "no counter",
         "vocabulary",
         "no batches",
         "no batches inside",

@@ -43,6 +43,8 @@ class Handshake:
     def __init__(self, rank: int, world_size: int, store: Store | None, timeout_s: float = 120.0) -> None:
         assert store is not None or world_size == 1, "several ranks need a store"
         self._rank, self._world_size, self._store, self._timeout_s = rank, world_size, store, timeout_s
+        self.alone = world_size == 1
+        """Whether no other rank has to agree."""
         self._asked = 0
 
     def gather(self, answer: Any) -> list[Any]:

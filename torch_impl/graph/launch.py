@@ -54,8 +54,13 @@ def instantiate(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream) -> Execu
         free, started = torch.cuda.mem_get_info(stream.device)[0], time.perf_counter()
         try:
             handle = call("cuGraphInstantiate", raw, flags)
+        except DriverError as error:
+            refusals[way] = str(error)
+            continue
+        try:
             call("cuGraphUpload", handle, stream.cuda_stream)
         except DriverError as error:
+            call("cuGraphExecDestroy", handle)
             refusals[way] = str(error)
             continue
         stream.synchronize()

@@ -227,7 +227,9 @@ def _refuse_half_precision(module: nn.Module) -> None:
 
 def _reduce(tensors: list[Tensor], all_reduce: Callable[[Tensor], None]) -> None:
     """Sums tensors over ranks as one flat buffer."""
-    flat = torch.cat([tensor.float().flatten() for tensor in tensors])
+    # At least float32; float64 stays what it is, so that several ranks compute what one does.
+    dtype = torch.float64 if any(tensor.dtype == torch.float64 for tensor in tensors) else torch.float32
+    flat = torch.cat([tensor.to(dtype).flatten() for tensor in tensors])
     all_reduce(flat)
     parts = flat.split([tensor.numel() for tensor in tensors])
     torch._foreach_copy_(tensors, [p.view(t.shape) for p, t in zip(parts, tensors, strict=True)])

@@ -27,8 +27,7 @@ class Plan:
 
     programs: str
     """`whole`: the loss is one program. `blocks`: each block of the model is one, so that gradients come
-    while
-    backward goes on."""
+    while backward goes on."""
     bucket_mib: int | None
     """Gradients travel in buckets of at least this size, each as soon as it is full; None: all at the end."""
 

@@ -45,8 +45,9 @@ def make_update(
 
     Args:
       table: (steps, columns) on the device, column 0 the learning rate; row t for the update after t
-      applied ones. max_norm: clip to this global norm; None for no clipping. rates: factor on the learning
-      rate of every trainable element (see `rates_by_name`); None for 1.
+        applied ones.
+      max_norm: clip to this global norm; None for no clipping.
+      rates: factor on the learning rate of every trainable element (see `rates_by_name`); None for 1.
     """
 
     @torch.no_grad()

@@ -204,6 +204,13 @@ class WholeStep:
         """A batch that no ring took: its step runs eagerly where its shapes alone are other ones."""
         layout = self.shapes[0].layout
         layout.check_other(batch)
+        if not self._handshake.alone:
+            # The others may launch their graph meanwhile, and its reduction would wait for this rank's.
+            raise RuleError(
+                "Several ranks step together, each on a shape that was captured.",
+                "a batch whose shapes no graph has",
+                "capture this shape on all ranks, or pad the rows",
+            )
         self.counts.eager += 1
         last = kernels.publish(self._ring.slots, self._state.metrics, self._tick)
         return _EagerStep(self._forms.eager, layout.to_device(batch, self.device), last, self._launch_stream)
