@@ -39,7 +39,8 @@ VARIABLES = (
     "GOMP_",
     "NPY_",
     "GLOO_",
-    "TF_",
+    "TF_CPP_",
+    "TF_XLA_",
     "NVIDIA_",
     "LD_PRELOAD",
 )
