@@ -27,6 +27,10 @@ from torch_impl.parallel import Ranks
 
 Batch = dict[str, Tensor]
 """One rank's rows on the device."""
+Moved = tuple[Tensor, Tensor, Tensor]
+"""(param, m, v) of one part of the flat buffers."""
+Rule = Callable[[Tensor, Moved, Tensor, Tensor, bool], Moved]
+"""(clipped gradient, state, row of the step table, learning rate, whether it decays) -> the next state."""
 
 
 @dataclass(frozen=True)
@@ -69,31 +73,51 @@ def make_step(side: Side, problem: Problem, constants: Constants, ranks: Ranks) 
         loss_sum, count = side.loss(module, batch)
         return (loss_sum if constants.loss_scale == 1 else loss_sum * constants.loss_scale), count
 
-    @torch.no_grad()
-    def update(arena: Arena) -> None:
-        loss_sum, tokens = arena.totals.unbind()
-        loss = loss_sum / tokens
-        grad = arena.grad.div_(tokens)
-        norm = global_norm(grad)
-        clip = clip_coefficient(norm, constants.max_norm, constants.clip_eps)
-        row = arena.applied.clamp(max=len(table) - 1)
-        lr, correction1, correction2 = table.index_select(0, row).squeeze(0).unbind()
-        finite = torch.isfinite(loss) & torch.isfinite(norm)
+    def rule(grad: Tensor, state: Moved, row: Tensor, lr: Tensor, decayed: bool) -> Moved:
+        param, m, v = state
+        return adamw(param, grad, m, v, lr, row[1], row[2], constants, decayed)
 
-        for decayed, cut in arena.groups():
-            state = arena.master[cut], arena.m[cut], arena.v[cut]
-            param, m, v = state
-            new = adamw(param, grad[cut] * clip, m, v, lr, correction1, correction2, constants, decayed)
-            for old, value in zip(state, new, strict=True):
-                old.copy_(torch.where(finite, value, old))
-        for name, buffer in arena.buffers.items():
-            buffer.copy_(torch.where(finite, buffer, arena.buffers_before[name]))
-        arena.applied.add_(finite)
-        arena.skipped.add_(~finite)
-        arena.refresh()
-        arena.metrics.copy_(torch.stack([loss, norm, clip, lr, arena.skipped[0], arena.rank_tokens[0]]))
+    def update(arena: Arena) -> None:
+        guarded_update(arena, table, rule, constants.max_norm, constants.clip_eps)
 
     return Step(loss, ranks.all_reduce, update, problem.micro_batches)
+
+
+@torch.no_grad()
+def guarded_update(
+    arena: Arena,
+    table: Tensor,
+    rule: Rule,
+    max_norm: float | None,
+    clip_eps: float = 0.0,
+    rates: Tensor | None = None,
+) -> None:
+    """From the sums in the arena to its next state and metrics; refused where a number is not finite.
+
+    Args:
+      table: (steps, columns), column 0 the learning rate; row t is for the update after t applied ones.
+      rule: the optimizer.
+      rates: factor on the learning rate of every trainable element; None for 1.
+    """
+    loss_sum, tokens = arena.totals.unbind()
+    loss = loss_sum / tokens
+    grad = arena.grad.div_(tokens)
+    norm = global_norm(grad)
+    clip = clip_coefficient(norm, max_norm, clip_eps)
+    row = table.index_select(0, arena.applied.clamp(max=len(table) - 1)).squeeze(0)
+    finite = torch.isfinite(loss) & torch.isfinite(norm)
+
+    for decayed, cut in arena.groups():
+        state = arena.master[cut], arena.m[cut], arena.v[cut]
+        lr = row[0] if rates is None else row[0] * rates[cut]
+        for old, new in zip(state, rule(grad[cut] * clip, state, row, lr, decayed), strict=True):
+            old.copy_(torch.where(finite, new, old))
+    for name, buffer in arena.buffers.items():
+        buffer.copy_(torch.where(finite, buffer, arena.buffers_before[name]))
+    arena.applied.add_(finite)
+    arena.skipped.add_(~finite)
+    arena.refresh()
+    arena.metrics.copy_(torch.stack([loss, norm, clip, row[0], arena.skipped[0], arena.rank_tokens[0]]))
 
 
 @torch.no_grad()

@@ -14,12 +14,7 @@ from torch import Tensor
 
 from spec.errors import RuleError
 from torch_impl.memory import Arena
-from torch_impl.optimizer import clip_coefficient, global_norm
-
-State = tuple[Tensor, Tensor, Tensor]
-"""(param, m, v) of one part of the flat buffers."""
-Rule = Callable[[Tensor, State, Tensor, Tensor, bool], State]
-"""(grad, state, row of the step table, learning rate, whether it decays) -> the next state; elementwise."""
+from torch_impl.step import Moved, Rule, guarded_update
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +24,7 @@ class Sgd:
     momentum: float = 0.9
     weight_decay: float = 0.0
 
-    def __call__(self, grad: Tensor, state: State, row: Tensor, lr: Tensor, decayed: bool) -> State:
+    def __call__(self, grad: Tensor, state: Moved, row: Tensor, lr: Tensor, decayed: bool) -> Moved:
         """One update; `v` stays unused."""
         param, m, v = state
         if decayed and self.weight_decay:
@@ -50,27 +45,8 @@ def make_update(
       rates: factor on the learning rate of every trainable element (see `rates_by_name`); None for 1.
     """
 
-    @torch.no_grad()
     def update(arena: Arena) -> None:
-        loss_sum, tokens = arena.totals.unbind()
-        loss = loss_sum / tokens
-        grad = arena.grad.div_(tokens)
-        norm = global_norm(grad)
-        clip = clip_coefficient(norm, max_norm, 0.0)
-        row = table.index_select(0, arena.applied.clamp(max=len(table) - 1)).squeeze(0)
-        finite = torch.isfinite(loss) & torch.isfinite(norm)
-        for decayed, cut in arena.groups():
-            state = arena.master[cut], arena.m[cut], arena.v[cut]
-            lr = row[0] if rates is None else row[0] * rates[cut]
-            new = rule(grad[cut] * clip, state, row, lr, decayed)
-            for old, value in zip(state, new, strict=True):
-                old.copy_(torch.where(finite, value, old))
-        for name, buffer in arena.buffers.items():
-            buffer.copy_(torch.where(finite, buffer, arena.buffers_before[name]))
-        arena.applied.add_(finite)
-        arena.skipped.add_(~finite)
-        arena.refresh()
-        arena.metrics.copy_(torch.stack([loss, norm, clip, row[0], arena.skipped[0], arena.rank_tokens[0]]))
+        guarded_update(arena, table, rule, max_norm, rates=rates)
 
     return update
 
