@@ -164,7 +164,7 @@ def _norm_statistics(profile: Profile, device: jax.Device) -> str:
 
 
 def _softmax_statistics(profile: Profile, device: jax.Device) -> str:
-    """Weights of the attention that the profile takes: they add up to 1, and see a small difference."""
+    """Weights of the attention that the profile takes: a thousand equal ones add up to 1."""
     query_BTHD = np.ones((1, 1024, 1, 16))
     out_BTHD = _run(profile, device, attention(profile), query_BTHD, 0 * query_BTHD, query_BTHD)
     total = float(out_BTHD[0, -1, 0, 0])

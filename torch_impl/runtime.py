@@ -142,7 +142,7 @@ def _norm_statistics(profile: Profile, device: torch.device) -> str:
 
 
 def _softmax_statistics(profile: Profile, device: torch.device) -> str:
-    """Weights of the attention that the profile takes: they add up to 1, and see a small difference."""
+    """Weights of the attention that the profile takes: a thousand equal ones add up to 1."""
     num_positions, dtype = 1024, getattr(torch, profile.compute)
     query_TD = torch.ones(num_positions, 16, dtype=dtype, device=device)
     key_TD, value_TD = torch.zeros_like(query_TD), torch.ones_like(query_TD)

@@ -110,7 +110,7 @@ def capture_step(
 
 
 def reducing(step: Step, arena: Arena, plan: Plan, all_reduce: Callable[[Tensor], None]) -> Step:
-    """A step that reduces by a plan; eager steps take it too, so that both give the same bits."""
+    """A step that reduces by a plan; an eager step that takes it too gives the same bits."""
     if plan.bucket_mib is None:
         return replace(step, reduce=all_reduce, overlap=None)
     buckets = plan_buckets(arena.grads, arena.sums, plan.bucket_mib << 20, arena.num_decayed)

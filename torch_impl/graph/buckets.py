@@ -79,7 +79,7 @@ class Overlap:
     def backward(self, arena: Sums, loss_sum: Tensor, first: bool) -> None:
         """Gradients of the loss, added to the sums (written, where `first`) and reduced on their way.
 
-        The totals at the end of the sums are already there; they travel with the last bucket.
+        The totals at the end of the sums are already there; they travel with the bucket that holds that end.
         """
         arrivals = _Arrivals(self, arena, first)
         hooks = [p.register_hook(partial(arrivals.take, i)) for i, p in enumerate(arena.trainable)]
