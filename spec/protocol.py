@@ -10,12 +10,13 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 
 from spec import record
 from spec.errors import ExitCode, RuleError
 from spec.job import Job, read_job
+from spec.weights import Tensors, load_tensors
 
 
 def serve(paths: Sequence[str], do: Callable[[Job], None], rank: int) -> int:
@@ -104,3 +105,41 @@ def redirected(path: Path) -> Generator[None]:
         for target, source in zip((1, 2), saved, strict=True):
             os.dup2(source, target)
             os.close(source)
+
+
+def refuse_what_is_not_done(job: Job) -> None:
+    """Nothing that a job asks for is passed over in silence.
+
+    Raises:
+      RuleError: the job asks for what no side does in this version.
+    """
+    if job.perturb is not None:
+        raise RuleError(
+            "A state starts unperturbed in this version.", f"perturb {job.perturb}", "leave it out"
+        )
+    if job.state is not None and job.purpose != "lockstep":
+        raise RuleError(
+            "Only a lockstep job starts from states in this version.",
+            f"purpose {job.purpose}, state {job.state}",
+            "leave the state out",
+        )
+
+
+def states(job: Job) -> Iterator[tuple[int, Tensors]]:
+    """(N, state before step N) for every `stepNNNNNN.safetensors` of the job's folder, in order.
+
+    Raises:
+      RuleError: there is none, or one does not say how many updates it has had.
+    """
+    files = sorted(Path(str(job.state)).glob("step*.safetensors"))
+    if not files:
+        raise RuleError("A lockstep job finds states.", f"{job.state}: no stepNNNNNN.safetensors")
+    for file in files:
+        tensors = load_tensors(file)
+        if "meta/applied" not in tensors:
+            raise RuleError(
+                "A state says how many updates it has had.",
+                f"{file}: no meta/applied",
+                "write it beside the tensors; the learning rate is read at it",
+            )
+        yield int(file.stem.removeprefix("step")), tensors

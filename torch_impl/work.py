@@ -6,19 +6,17 @@ Must not: compute statistics, or judge. Counterpart: `jax_impl/work.py`.
 import os
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
 import numpy as np
 import torch
 
-from spec import record
+from spec import protocol, record
 from spec.data.batches import Batch, open_source
 from spec.environment import describe_environment
-from spec.errors import RuleError
 from spec.job import Job
-from spec.weights import Tensors, load_tensors, state_digest, tensor_sha256
+from spec.weights import Tensors, state_digest, tensor_sha256
 from torch_impl import runtime
 from torch_impl.feed import Feed
 from torch_impl.graph import report
@@ -36,7 +34,7 @@ def do(job: Job, ranks: Ranks) -> None:
     Raises:
       RuleError: the job cannot be done as asked.
     """
-    _refuse_what_is_not_done(job)
+    protocol.refuse_what_is_not_done(job)
     if "torch._dynamo" in sys.modules:
         # Programs of jobs done before count against dynamo's limit. Loading it just to ask takes seconds.
         torch._dynamo.reset()
@@ -64,20 +62,6 @@ def do(job: Job, ranks: Ranks) -> None:
         # The next job of this process needs its memory.
         compiled.whole.close()
     ranks.barrier()
-
-
-def _refuse_what_is_not_done(job: Job) -> None:
-    """Nothing that a job asks for is passed over in silence."""
-    if job.perturb is not None:
-        raise RuleError(
-            "A state starts unperturbed in this version.", f"perturb {job.perturb}", "leave it out"
-        )
-    if job.state is not None and job.purpose != "lockstep":
-        raise RuleError(
-            "Only a lockstep job starts from states in this version.",
-            f"purpose {job.purpose}, state {job.state}",
-            "leave the state out",
-        )
 
 
 class _Manifest:
@@ -128,29 +112,13 @@ def _run(job: Job, trainer: Trainer, observer: Observer) -> None:
 def _lockstep(job: Job, trainer: Trainer, observer: Observer) -> None:
     """One step from each of the states in the job's folder, step N on the rows of step N."""
     with _Steps(job, trainer) as steps:
-        for step, tensors in _states(job):
+        for step, tensors in protocol.states(job):
             trainer.load({"meta/skipped": np.zeros((), np.int64), **tensors})
             rows = trainer.feed.rows(step)
             observer.before(trainer, step, rows)
             trainer.step(rows)
             steps.note(step, rows)
             observer.after(trainer, step)
-
-
-def _states(job: Job) -> Iterator[tuple[int, Tensors]]:
-    """(N, state before step N) for every `stepNNNNNN.safetensors` of the job's folder, in order."""
-    files = sorted(Path(str(job.state)).glob("step*.safetensors"))
-    if not files:
-        raise RuleError("A lockstep job finds states.", f"{job.state}: no stepNNNNNN.safetensors")
-    for file in files:
-        tensors = load_tensors(file)
-        if "meta/applied" not in tensors:
-            raise RuleError(
-                "A state says how many updates it has had.",
-                f"{file}: no meta/applied",
-                "write it beside the tensors; the learning rate is read at it",
-            )
-        yield int(file.stem.removeprefix("step")), tensors
 
 
 class _Steps:
