@@ -4,13 +4,16 @@
     torchrun --nproc-per-node 2 -m benchmarks.graph_step --out graph_step_2gpu.jsonl
 
 Figures are defined in `spec/measure.py`; dispatch and launch are sampled in several conditions of the host,
-since what the host did right before decides how warm its caches are. Raw samples are written, one line a
-preset and mode, and medians are printed. `replay_us` is the same graph launched by torch's own `replay()`,
-for comparison. No profiler may be attached: it slows every later launch of its process. NVLink multicast is
-off; the record says so.
+since what the host did right before decides how warm its caches are, with the thread free and bound to one
+core. Beside each stands what a graph of ONE kernel costs there: the floor under any launch. Raw samples are
+written, one line a preset and mode, and medians are printed. `launches_us` is the same graph launched in turn
+by torch's own `replay()` and in each way to instantiate it. No profiler may be attached: it slows every later
+launch of its process. NVLink multicast is off; the record says so.
 """
 
 import argparse
+import contextlib
+import ctypes
 import gc
 import os
 import resource
@@ -27,13 +30,18 @@ from spec.environment import describe_environment
 from spec.presets import run_spec
 from spec.run import Execution
 from torch_impl import parallel, runtime
+from torch_impl.graph.driver import DriverError
+from torch_impl.graph.launch import FLAGS, Executable, instantiate
 from torch_impl.graph.whole_step import WholeStep
 from torch_impl.parallel import Ranks
 from torch_impl.trainer import Trainer
 
-WINDOWS, CALLS, BATCHES = 10, 400, 3
+WINDOWS, CALLS, BATCHES = 10, 300, 3
 WINDOW_S = 0.4
 """About how long one window lasts."""
+SCHED_GETCPU = ctypes.CDLL(None).sched_getcpu
+KEPT: list[Any] = []
+"""What a graph still reads."""
 
 
 def measure(name: str, mode: str, ranks: Ranks) -> dict[str, Any]:
@@ -50,14 +58,13 @@ def measure(name: str, mode: str, ranks: Ranks) -> dict[str, Any]:
         trainer.step(batches[number % BATCHES])
     row: dict[str, Any] = {"preset": name, "mode": mode, "first_step_s": first_step_s}
     row["step_ms"] = window_ms(trainer, batches)
-    samples = [sample(trainer, batches[i % BATCHES], *HOSTS[i % len(HOSTS)]) for i in range(CALLS)]
-    row["samples"] = samples
+    row["samples"] = [s for bound in (False, True) for s in samples(trainer, batches, bound)]
     compiled = trainer.compiled
     assert compiled is not None
     row |= {"mode_ran": compiled.mode_ran, "reasons": compiled.reasons, "compile_s": compiled.compile_s}
     row |= {"capture": compiled.proven, "loss": trainer.metrics().loss}
     if compiled.whole is not None:
-        row["replay_us"] = replay_us(compiled.whole, ranks)
+        row["launches_us"] = launches_us(compiled.whole, ranks)
         compiled.whole.close()
     row["peak_mem_bytes"] = torch.cuda.max_memory_allocated()
     return row
@@ -82,40 +89,72 @@ def window_ms(trainer: Trainer, batches: list[Any]) -> list[float]:
     return samples[1:]
 
 
-def sample(trainer: Trainer, rows: Any, name: str, settle: Callable[[Trainer], None]) -> dict[str, Any]:
-    """One step on an idle device, in one condition of the host: microseconds to stage it and to launch it.
+def samples(trainer: Trainer, batches: list[Any], bound: bool) -> list[dict[str, Any]]:
+    """Single steps on an idle device in every condition of the host, the thread bound to its core or free."""
+    floor, allowed = one_kernel(trainer.ranks.device), os.sched_getaffinity(0)
+    if bound:
+        os.sched_setaffinity(0, {SCHED_GETCPU()})
+    try:
+        return [
+            sample(
+                trainer,
+                batches[i % BATCHES],
+                floor if i // len(HOSTS) % 3 == 2 else None,
+                *HOSTS[i % len(HOSTS)],
+            )
+            | {"bound": bound}
+            for i in range(CALLS)
+        ]
+    finally:
+        os.sched_setaffinity(0, allowed)
+        floor.destroy()
 
-    Also how often the host's thread was put to sleep, or gave way, while it waited for the device: what it
-    runs next finds its caches cold.
+
+def sample(
+    trainer: Trainer, rows: Any, floor: Executable | None, host: str, settle: Callable[[Trainer, Any], None]
+) -> dict[str, Any]:
+    """One step in one condition of the host: microseconds to stage it and to launch it; or those of `floor`.
+
+    Also how often the host's thread was put to sleep, or gave way, or moved to another core while it waited
+    for the device, and page faults inside the step: what follows finds its caches cold.
     """
-    before = resource.getrusage(resource.RUSAGE_THREAD)
-    settle(trainer)
-    after = resource.getrusage(resource.RUSAGE_THREAD)
+    before, core = resource.getrusage(resource.RUSAGE_THREAD), SCHED_GETCPU()
+    settle(trainer, rows)
+    after, moved = resource.getrusage(resource.RUSAGE_THREAD), core != SCHED_GETCPU()
+    row: dict[str, Any] = {"host": host, "moved": moved}
+    row |= {"slept": after.ru_nvcsw - before.ru_nvcsw, "gave_way": after.ru_nivcsw - before.ru_nivcsw}
+    if floor is not None:
+        return row | {"floor_us": timed_us(floor.launch)}
     started = time.perf_counter_ns()
     staged = trainer.stage(rows)
     between = time.perf_counter_ns()
     trainer.launch(staged)
     ended = time.perf_counter_ns()
-    return {
-        "host": name,
-        "dispatch_us": (ended - started) / 1e3,
-        "launch_us": (ended - between) / 1e3,
-        "slept": after.ru_nvcsw - before.ru_nvcsw,
-        "gave_way": after.ru_nivcsw - before.ru_nivcsw,
-    }
+    faults = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - after.ru_minflt
+    times = {"stage_us": (between - started) / 1e3, "launch_us": (ended - between) / 1e3}
+    return row | times | {"dispatch_us": (ended - started) / 1e3, "faults": faults}
 
 
-def after_synchronize(trainer: Trainer) -> None:
+def one_kernel(device: torch.device) -> Executable:
+    """A graph of one kernel on the current stream."""
+    stream, graph, value = torch.cuda.Stream(device), torch.cuda.CUDAGraph(keep_graph=True), None
+    with torch.cuda.graph(graph, stream=stream):
+        value = torch.zeros((), device=device)
+    KEPT.append((graph, value, stream))
+    return instantiate(graph, torch.cuda.current_stream(device))
+
+
+def after_synchronize(trainer: Trainer, rows: Any) -> None:
     """The host has just been waiting in the driver."""
     trainer.ranks.synchronize()
 
 
-def after_metrics(trainer: Trainer) -> None:
+def after_metrics(trainer: Trainer, rows: Any) -> None:
     """The host has just read the step's metrics, as a training loop does; nothing is left on the device."""
     trainer.metrics()
 
 
-def after_host_work(trainer: Trainer) -> None:
+def after_host_work(trainer: Trainer, rows: Any) -> None:
     """The device is idle, and the host has been at other work for 300 us since."""
     trainer.ranks.synchronize()
     until = time.perf_counter_ns() + 300_000
@@ -123,9 +162,15 @@ def after_host_work(trainer: Trainer) -> None:
         sum(range(100))
 
 
-def after_barrier(trainer: Trainer) -> None:
+def after_barrier(trainer: Trainer, rows: Any) -> None:
     """All ranks have just met, through NCCL."""
     trainer.ranks.fence()
+
+
+def after_staging(trainer: Trainer, rows: Any) -> None:
+    """The device is idle, and the batch was staged once already: its memory is in the caches."""
+    trainer.ranks.synchronize()
+    trainer.stage(rows)
 
 
 HOSTS = (
@@ -133,21 +178,29 @@ HOSTS = (
     ("metrics", after_metrics),
     ("host_work", after_host_work),
     ("barrier", after_barrier),
+    ("staging", after_staging),
 )
 
 
-def replay_us(whole: WholeStep, ranks: Ranks) -> list[float]:
-    """The same graph through torch; the last thing that is done with it."""
+def launches_us(whole: WholeStep, ranks: Ranks) -> dict[str, list[float]]:
+    """The same graph, launched in turn by torch and in each way to instantiate it; the last use of it.
+
+    A way that is refused is left out.
+    """
     graph = whole.shapes[0].captured
     assert graph is not None
     graph.instantiate()
-    graph.replay()
-    samples = []
+    launchers: dict[str, Callable[[], object]] = {"torch replay": graph.replay}
+    for way in FLAGS:
+        with contextlib.suppress(DriverError):
+            launchers[way] = instantiate(graph, torch.cuda.current_stream(), ways=(way,)).launch
+    found: dict[str, list[float]] = {way: [] for way in launchers}
     for _ in range(CALLS // len(HOSTS)):
-        ranks.synchronize()
-        samples.append(timed_us(graph.replay))
+        for way, launch in launchers.items():
+            ranks.synchronize()
+            found[way].append(timed_us(launch))
     ranks.fence()
-    return samples
+    return found
 
 
 def timed_us(function: Callable[[], object]) -> float:
@@ -164,15 +217,23 @@ def summary(row: dict[str, Any]) -> str:
         graph = row["capture"]["graphs"][0]
         parts.append(f"  {graph['nodes_by_kind']} from {graph['rewritten']} left {graph['not_kernels']}")
         parts.append(f"  plan {row['capture']['plan']} capture_s {row['capture']['capture_s']:.2f}")
-        parts.append(f"  replay_us {_spread(row['replay_us'])}")
-    for host, _ in HOSTS:
-        chosen = [s for s in row["samples"] if s["host"] == host]
-        dispatch, launch = (_spread([s[key] for s in chosen]) for key in ("dispatch_us", "launch_us"))
-        slept = sum(s["slept"] + s["gave_way"] for s in chosen) / len(chosen)
-        parts.append(
-            f"  after {host:>11}: dispatch_us {dispatch}, launch_us {launch}, slept {slept:.1f} times"
-        )
+        parts += [f"  launched by {way}: {_spread(found)} us" for way, found in row["launches_us"].items()]
+    for bound in (False, True):
+        for host, _ in HOSTS:
+            parts.append(_line([s for s in row["samples"] if (s["host"], s["bound"]) == (host, bound)]))
     return "\n".join([*parts, f"  compile_s {row['compile_s']} {row['reasons'].get('capture', '')}"])
+
+
+def _line(chosen: list[dict[str, Any]]) -> str:
+    """One condition of the host."""
+    mean = {key: sum(s[key] for s in chosen) / len(chosen) for key in ("slept", "gave_way", "moved")}
+    times = {
+        key: _spread([s[key] for s in chosen if key in s])
+        for key in ("dispatch_us", "stage_us", "launch_us", "floor_us")
+    }
+    where = f"{'bound' if chosen[0]['bound'] else 'free'} after {chosen[0]['host']}"
+    words = [f"{key} {value}" for key, value in times.items()] + [f"{k} {v:.2f}" for k, v in mean.items()]
+    return f"  {where:>23}: {', '.join(words)}"
 
 
 def _spread(samples: list[float]) -> str:

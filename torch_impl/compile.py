@@ -90,7 +90,7 @@ def _captured(step: Step, arena: Arena, batch: Batch, mode: str, profile: Profil
     captured = capture_step(step, program, arena, batch, plans)
     whole = captured.step
     reasons = {} if is_compiled else {"compile_s": "nothing is compiled in mode graph"}
-    compile_s = whole.counts.first_run_s if is_compiled else None
+    compile_s = captured.first_run_s if is_compiled else None
     return Compiled(step, mode, compile_s, reasons, options, captured.record(), whole)
 
 

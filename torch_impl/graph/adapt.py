@@ -34,6 +34,8 @@ class Captured:
     plan: Plan
     measured_ms: dict[str, float]
     """Milliseconds a step of each plan that was tried, on the slowest rank; empty where there was one."""
+    first_run_s: float
+    """Seconds of the first runs of all plans, in which compilers work."""
 
     def record(self) -> dict[str, Any]:
         """For the manifest and `capture.json`."""
@@ -91,6 +93,8 @@ def capture_step(
     state = ArenaState(arena, extra)
     example = {name: values.cpu() for name, values in batch.items()}
 
+    built: list[WholeStep] = []
+
     def build(plan: Plan) -> WholeStep:
         compiled = program(plan.programs)
         captured = reducing(compiled, arena, plan, communicator.all_reduce)
@@ -98,7 +102,8 @@ def capture_step(
         forms = Forms(*(_bound(form, arena) for form in (captured, local, step)))
         if world_size == 1:
             forms = replace(forms, local=forms.captured)
-        return WholeStep(forms, state, arena.device, handshake, options)
+        built.append(WholeStep(forms, state, arena.device, handshake, options))
+        return built[-1]
 
     try:
         whole, plan, measured_ms = choose(plans, build, example, state.lasting(), handshake)
@@ -106,7 +111,7 @@ def capture_step(
         communicator.close()
         raise
     whole.on_closed(communicator.close)
-    return Captured(whole, plan, measured_ms)
+    return Captured(whole, plan, measured_ms, sum(each.counts.first_run_s for each in built))
 
 
 def reducing(step: Step, arena: Arena, plan: Plan, all_reduce: Callable[[Tensor], None]) -> Step:

@@ -6,7 +6,7 @@ not: touch the batch or the metrics.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -42,18 +42,23 @@ class Executable:
     """Ways that were refused, and by which error."""
 
 
-def instantiate(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream) -> Executable:
+def instantiate(
+    graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream, ways: Iterable[str] = tuple(FLAGS)
+) -> Executable:
     """Makes a captured graph (`keep_graph=True`) executable on a stream, past torch's replay.
+
+    Args:
+      ways: of `FLAGS`; the first that the driver accepts is taken.
 
     Raises:
       DriverError: no way to instantiate was accepted.
     """
     refusals: dict[str, str] = {}
     raw = driver().CUgraph(graph.raw_cuda_graph())
-    for way, flags in FLAGS.items():
+    for way in ways:
         free, started = torch.cuda.mem_get_info(stream.device)[0], time.perf_counter()
         try:
-            handle = call("cuGraphInstantiate", raw, flags)
+            handle = call("cuGraphInstantiate", raw, FLAGS[way])
         except DriverError as error:
             refusals[way] = str(error)
             continue

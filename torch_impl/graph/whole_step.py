@@ -213,7 +213,10 @@ class WholeStep:
             )
         self.counts.eager += 1
         last = kernels.publish(self._ring.slots, self._state.metrics, self._tick)
-        return _EagerStep(self._forms.eager, layout.to_device(batch, self.device), last, self._launch_stream)
+        with torch.cuda.stream(self._launch_stream):
+            # Copied where it is read, so that the step cannot overtake the copy.
+            on_device = layout.to_device(batch, self.device)
+        return _EagerStep(self._forms.eager, on_device, last, self._launch_stream)
 
     def _rehearse(self, shape: ShapeGraph, pointers: Ledger) -> None:
         """Runs and captures the step without its reduction, so that what fails fails here; puts all back."""
