@@ -124,7 +124,9 @@ def sample(
     row: dict[str, Any] = {"host": host, "moved": moved}
     row |= {"slept": after.ru_nvcsw - before.ru_nvcsw, "gave_way": after.ru_nivcsw - before.ru_nivcsw}
     if floor is not None:
-        return row | {"floor_us": timed_us(floor.launch)}
+        floor_us = timed_us(floor.launch)
+        trainer.step(rows)  # So that the next sample, too, waits for a step.
+        return row | {"floor_us": floor_us}
     started = time.perf_counter_ns()
     staged = trainer.stage(rows)
     between = time.perf_counter_ns()
@@ -191,15 +193,19 @@ def launches_us(whole: WholeStep, ranks: Ranks) -> dict[str, list[float]]:
     assert graph is not None
     graph.instantiate()
     launchers: dict[str, Callable[[], object]] = {"torch replay": graph.replay}
-    for way in FLAGS:
-        with contextlib.suppress(DriverError):
-            launchers[way] = instantiate(graph, torch.cuda.current_stream(), ways=(way,)).launch
-    found: dict[str, list[float]] = {way: [] for way in launchers}
-    for _ in range(CALLS // len(HOSTS)):
-        for way, launch in launchers.items():
-            ranks.synchronize()
-            found[way].append(timed_us(launch))
-    ranks.fence()
+    # Executables hold on to the communicator, whose end would wait for theirs.
+    with contextlib.ExitStack() as ends:
+        for way in FLAGS:
+            with contextlib.suppress(DriverError):
+                executable = instantiate(graph, torch.cuda.current_stream(), ways=(way,))
+                ends.callback(executable.destroy)
+                launchers[way] = executable.launch
+        found: dict[str, list[float]] = {way: [] for way in launchers}
+        for _ in range(CALLS // len(HOSTS)):
+            for way, launch in launchers.items():
+                ranks.synchronize()
+                found[way].append(timed_us(launch))
+        ranks.fence()
     return found
 
 
