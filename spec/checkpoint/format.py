@@ -1,11 +1,13 @@
 """`checkpoint.json`: everything about a checkpoint but the tensors' bytes, sealed by a hash over itself.
 
 A tensor is known by name, shard, dtype, shape and the hash of all its bits; the seal makes the rest as safe
-as the tensors. Must not: read or write a tensor.
+as the tensors: step, counters and description come back as they were written, or not at all. Random numbers
+need no place of their own: each is a function of the seeds in the spec and the step. Must not: touch files.
 """
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,13 +46,20 @@ class Position:
 
 @dataclass(frozen=True, kw_only=True)
 class TensorEntry:
-    """One tensor, and what its bytes must hash to."""
+    """One tensor: where it lies and what it must be."""
 
     shard: str
     dtype: str
+    """One of `DTYPES`."""
     shape: tuple[int, ...]
     sha256: str
     """`spec.weights.tensor_sha256`: dtype, shape and bytes."""
+
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPES:
+            raise RuleError("A checkpoint holds tensors of known dtypes.", repr(self.dtype))
+        if min(self.shape, default=0) < 0:
+            raise RuleError("A shape is not negative.", str(self.shape))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +77,22 @@ class Manifest:
     """Bytes of each shard file."""
     tensors: dict[str, TensorEntry]
 
+    def __post_init__(self) -> None:
+        for shard in self.shards:
+            if not _SHARD.fullmatch(shard):
+                raise RuleError("A shard is a plain file name.", repr(shard))
+        for name, entry in self.tensors.items():
+            if entry.shard not in self.shards:
+                raise RuleError("A tensor lies in a listed shard.", f"{name} in {entry.shard!r}")
+
+
+_SHARD = re.compile(r"tensors-\d{5,}-of-\d{5,}\.safetensors")
+
+
+def shard_name(number: int, of: int) -> str:
+    """File name of a shard; `number` counts from 1."""
+    return f"tensors-{number:05d}-of-{of:05d}.safetensors"
+
 
 def seal(manifest: Manifest) -> str:
     """The text of `checkpoint.json`: the manifest, and under `sha256` the hash of the rest."""
@@ -76,16 +101,37 @@ def seal(manifest: Manifest) -> str:
 
 
 def unseal(text: bytes) -> Manifest:
-    """The manifest of the text of a `checkpoint.json`.
+    """The manifest in the text of a `checkpoint.json`.
 
     Raises:
       RuleError: the text was changed since it was written, or another version wrote it.
     """
-    plain = json.loads(text)
-    plain.pop("sha256")
+    try:
+        plain = json.loads(text.decode(), object_pairs_hook=_unique, parse_constant=_no_number)
+        sealed = plain.pop("sha256", None) if isinstance(plain, dict) else None
+        digest = _digest(plain)
+    except (ValueError, RecursionError) as error:
+        raise RuleError("The description of a checkpoint is strict JSON.", str(error)[:200]) from None
+    if isinstance(plain, dict) and plain.get("version") != VERSION:
+        raise RuleError(
+            f"A checkpoint has version {VERSION} of the format.", f"version {str(plain.get('version'))[:20]}"
+        )
+    if sealed != digest:
+        raise RuleError("The description of a checkpoint is as it was written.", "its hash differs")
     return codec.from_dict(Manifest, plain)
 
 
-def _digest(plain: dict[str, Any]) -> str:
-    """The hash of a JSON value, whatever its white space and order."""
+def _digest(plain: Any) -> str:
+    """The hash of a JSON value, whatever its white space and the order of its keys."""
     return hashlib.sha256(json.dumps(plain, sort_keys=True, allow_nan=False).encode()).hexdigest()
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key stands twice in one object")
+    return found
+
+
+def _no_number(word: str) -> None:
+    raise ValueError(f"{word} is no JSON number")

@@ -1,25 +1,33 @@
 """Checkpoint: opened and checked, its tensors read one by one and verified to the bit.
 
-Must not: give out a tensor that is not exactly the one that was saved, or hold more than one in memory.
+Must not: give out a tensor that is not exactly the one that was saved, hold more than one in memory, follow a
+link, or trust a number in a file before the hash over it.
 """
 
+import os
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from spec.checkpoint.find import checkpoints_in
+from spec.checkpoint.fits import check_fits
 from spec.checkpoint.format import MANIFEST, Manifest, Position, unseal
 from spec.errors import RuleError
 from spec.run import Problem, RunSpec
 from spec.weights import load_tensors, tensor_sha256
 
+MAX_MANIFEST_BYTES = 1 << 28
+"""A larger `checkpoint.json` is none: a tensor takes some 250 bytes of it."""
+
 
 class Checkpoint:
     """A checkpoint on disk whose description was read and verified.
 
-    `tensors` is lazy: each access reads one tensor of it, verifies its hash and keeps nothing, so a state of
-    many gigabytes is loaded with one tensor more in memory.
+    `tensors` is lazy: each access reads one tensor, verifies it and keeps nothing, so that a state of many
+    gigabytes is loaded with one tensor more in memory. An access to a damaged one raises RuleError.
     """
 
     def __init__(self, path: Path, manifest: Manifest) -> None:
@@ -42,11 +50,12 @@ class Checkpoint:
         return self.manifest.written_by
 
     def check_fits(self, problem: Problem) -> None:
-        """Refuses to go on with another problem. The number of steps may differ, and where data lie.
+        """Refuses to go on with another problem; see `spec.checkpoint.fits`.
 
         Raises:
           RuleError: a field differs; it is named with both values.
         """
+        check_fits(self.path, self.manifest, problem)
 
 
 class _Tensors(Mapping[str, np.ndarray]):
@@ -56,14 +65,22 @@ class _Tensors(Mapping[str, np.ndarray]):
     def __getitem__(self, name: str) -> np.ndarray:
         entry = self._entries[name]
         file = self._path / entry.shard
-        array = load_tensors(file, [name])[name]
-        if tensor_sha256(array) != entry.sha256:
+        try:
+            _plain_size(file)
+            array = load_tensors(file, [name])[name]
+        except RuleError as error:
+            raise RuleError(error.rule, f"{error.numbers}; reading {name}", _mend(self._path)) from None
+        digest = tensor_sha256(array)
+        if digest != entry.sha256:
             raise RuleError(
                 "A tensor of a checkpoint is the one that was saved, to the bit.",
-                f"{file}: {name} has another hash",
-                "take another checkpoint, or copy it again",
+                f"{file}: {name} has the hash {digest[:10]}, saved was {entry.sha256[:10]}",
+                _mend(self._path),
             )
         return array
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
@@ -79,4 +96,38 @@ def open_checkpoint(path: Path | str) -> Checkpoint:
       RuleError: something is missing or damaged; the file is named.
     """
     path = Path(path)
-    return Checkpoint(path, unseal((path / MANIFEST).read_bytes()))
+    file = path / MANIFEST
+    try:
+        size = _plain_size(file)
+        if size > MAX_MANIFEST_BYTES:
+            raise RuleError("The description of a checkpoint is short.", f"{size:,} bytes")
+        manifest = unseal(file.read_bytes())
+        for shard, size in manifest.shards.items():
+            file = path / shard
+            if _plain_size(file) != size:
+                raise RuleError(
+                    "A shard of a checkpoint has the size it was written with.",
+                    f"{_plain_size(file):,} bytes, written were {size:,}",
+                )
+    except OSError as error:
+        raise RuleError("A checkpoint can be read.", f"{file}: {error.strerror}", _mend(path)) from None
+    except RuleError as error:
+        raise RuleError(error.rule, f"{file}: {error.numbers}", _mend(path)) from None
+    return Checkpoint(path, manifest)
+
+
+def _plain_size(file: Path) -> int:
+    """Bytes of a file; a link, a folder or a pipe is refused."""
+    try:
+        found = os.lstat(file)
+    except OSError as error:
+        raise RuleError("The files of a checkpoint are there.", f"{file.name}: {error.strerror}") from None
+    if not stat.S_ISREG(found.st_mode):
+        raise RuleError("The files of a checkpoint are plain files.", f"{file.name} is none")
+    return found.st_size
+
+
+def _mend(path: Path) -> str:
+    """Names the checkpoint before a damaged one, where there is one."""
+    before = [other for other in checkpoints_in(path.parent).values() if other.name < path.name]
+    return f"{f'take the one before it, {before[-1]}, or ' if before else ''}copy it again"
