@@ -1,8 +1,7 @@
 """Whether a run can go on from a checkpoint: the problem must be the one it was written for.
 
-How a problem is executed (device, processes, mode, side) may change from one part of a run to the next, and so
-may the number of steps and the path of the data; every other field of `spec.run.Problem` changes what is
-computed.
+How a problem is executed (device, processes, mode, side) may change in the course of a run, and so may the
+number of steps and the path of the data; every other field of `spec.run.Problem` changes what is computed.
 """
 
 from collections.abc import Iterator

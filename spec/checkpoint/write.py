@@ -154,8 +154,10 @@ class Saver:
 
     def _prune(self, step: int) -> None:
         """Removes what `keep` does not keep. Later steps than the one just written are another run's."""
+        if self.keep is None:
+            return
         older = [path for number, path in checkpoints_in(self.folder).items() if number < step]
-        for path in older if self.keep is None else older[: len(older) + 1 - self.keep]:
+        for path in older[: max(0, len(older) + 1 - self.keep)]:
             os.rename(path, _hidden(path))
             shutil.rmtree(_hidden(path))
 
