@@ -130,4 +130,4 @@ def _plain_size(file: Path) -> int:
 def _mend(path: Path) -> str:
     """Names the checkpoint before a damaged one, where there is one."""
     before = [other for other in checkpoints_in(path.parent).values() if other.name < path.name]
-    return f"{f'take the one before it, {before[-1]}, or ' if before else ''}copy it again"
+    return f"{f'take the one before it, {before[-1]}, or ' if before else ''}copy this one again"
