@@ -17,7 +17,7 @@ from spec.checkpoint.fits import check_fits
 from spec.checkpoint.format import MANIFEST, Manifest, Position, unseal
 from spec.errors import RuleError
 from spec.run import Problem, RunSpec
-from spec.weights import load_tensors, tensor_sha256
+from spec.weights import TensorFile, tensor_sha256
 
 MAX_MANIFEST_BYTES = 1 << 28
 """A larger `checkpoint.json` is none: a tensor takes some 250 bytes of it."""
@@ -61,13 +61,17 @@ class Checkpoint:
 class _Tensors(Mapping[str, np.ndarray]):
     def __init__(self, path: Path, manifest: Manifest) -> None:
         self._path, self._entries = path, manifest.tensors
+        self._shard: TensorFile | None = None
 
     def __getitem__(self, name: str) -> np.ndarray:
         entry = self._entries[name]
         file = self._path / entry.shard
         try:
-            _plain_size(file)
-            array = load_tensors(file, [name])[name]
+            # One shard stays open: its header is read once when tensors are asked for in their order.
+            if self._shard is None or self._shard.path != file:
+                _plain_size(file)
+                self._shard = TensorFile(file)
+            array = self._shard.read(name)
         except RuleError as error:
             raise RuleError(error.rule, f"{error.numbers}; reading {name}", _mend(self._path)) from None
         digest = tensor_sha256(array)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spec.checkpoint import Saver, checkpoints_in, find_checkpoint, open_checkpoint
+from spec.checkpoint import Saver, checkpoints_in, find_checkpoint, open_checkpoint, read
 from spec.errors import RuleError
 from spec.presets import run_spec
 from spec.run import Problem
@@ -32,6 +32,22 @@ def test_tensors_are_read_one_by_one(tmp_path: Path) -> None:
     finally:
         tracemalloc.stop()
     assert peak < 2.5 * size, "one tensor, and its last bytes while it is replaced"
+
+
+def test_a_shard_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opening reads the header: once a tensor would make loading quadratic in their number."""
+    small.write(tmp_path, 1)
+    opened = []
+
+    class Counted(read.TensorFile):
+        def __init__(self, path: Path) -> None:
+            opened.append(path)
+            super().__init__(path)
+
+    monkeypatch.setattr(read, "TensorFile", Counted)
+    checkpoint = open_checkpoint(tmp_path / "step000001")
+    assert small.same(checkpoint, 1)
+    assert len(opened) == len(checkpoint.manifest.shards) > 3
 
 
 def test_names_are_known_without_reading(tmp_path: Path) -> None:
