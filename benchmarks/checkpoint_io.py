@@ -97,8 +97,12 @@ def save(folder: Path, moments: bool) -> dict[str, Any]:
         "seconds": seconds,
         "call_s": call_s,
         "peak_before_bytes": before_bytes,
-        "late_ms": {"n": len(late_ms), "p50": late_ms[len(late_ms) // 2], "max": late_ms[-1]},
-        "late_ms_p999": late_ms[int(0.999 * len(late_ms))],
+        "late_ms": {
+            "n": len(late_ms),
+            "median": late_ms[len(late_ms) // 2],
+            "p999": late_ms[int(0.999 * len(late_ms))],
+            "max": late_ms[-1],
+        },
     }
 
 
@@ -143,7 +147,8 @@ def measure(phase: str, folder: Path, moments: bool) -> dict[str, Any]:
     row = {"disk": disk, "save": save}.get(phase, load)(folder, moments)
     size = sum(4 * row.size for row in TABLE) * (3 if moments else 1)
     row |= {"tensors_bytes": size, "gb_per_s": size / 1e9 / row["seconds"], "peak_bytes": peak_bytes()}
-    return {"phase": phase, "moments": moments, **row, "peak_over_tensors": row["peak_bytes"] / size}
+    row |= {"peak_over_tensors": row["peak_bytes"] / size, "load_average": os.getloadavg()[0]}
+    return {"phase": phase, "moments": moments, **row}
 
 
 def main() -> None:
@@ -163,7 +168,7 @@ def main() -> None:
     answer = given.folder / "phase.json"
     try:
         with record.Lines(given.out) as lines:
-            lines.write({"environment": describe_environment(), "load_average": os.getloadavg()})
+            lines.write({"environment": describe_environment()})
             for phase in PHASES:
                 command = [*("-m", "benchmarks.checkpoint_io", "--phase", phase), "--out", str(answer)]
                 command += ["--folder", str(given.folder), *(["--moments"] if given.moments else [])]
