@@ -65,10 +65,13 @@ def _chosen(where: str, out: Path, backends: tuple[str, ...]) -> dict[str, Path]
     shared = set.intersection(*(set(steps) for steps in own.values()))
     if not shared:
         found = "; ".join(f"{side} after {', '.join(map(str, own[side])) or 'none'}" for side in own)
+        newest = max((item for steps in own.values() for item in steps.items()), default=None)
         raise RuleError(
             "A run goes on at a step that every side has a checkpoint of.",
             f"{folder}: {found}",
-            "name a checkpoint folder, from which all sides then go on, or resume one side with parity train",
+            "name a run that was given --save-every"
+            if newest is None
+            else f"let every side go on from one checkpoint, such as --resume {newest[1]}",
         )
     return {side: steps[max(shared)] for side, steps in own.items()}
 

@@ -116,6 +116,10 @@ class Measured:
         """Whether the first step compared starts from equal bits on both sides."""
         return self.since == self.origin
 
+    def observed_steps(self) -> set[int]:
+        """The steps that it was asked to write tensors of."""
+        return {self.job.observed_at(entry)[1] for entry in self.job.observe}
+
     def tensor_files(self) -> dict[int, Path]:
         """The file of each step that was observed, from `since` on."""
         found = ((path, _STEP_FILE.fullmatch(path.name)) for path in (self.folder / "tensors").glob("step*"))
