@@ -74,6 +74,8 @@ class Saver:
     ) -> None:
         """Begins to write a checkpoint and returns; waits first for an earlier one still being written.
 
+        Who calls `wait` before making the copies never holds two sets of them.
+
         Args:
           tensors: host copies under `phase/name`. They are the Saver's from here on and must not change;
             memory is let go shard by shard if nobody else holds it.
