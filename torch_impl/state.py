@@ -70,7 +70,7 @@ def _on_host(array: np.ndarray) -> Tensor:
     with warnings.catch_warnings():
         # What is mapped from a file cannot be written to, and is not.
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")
-        return torch.from_numpy(np.ascontiguousarray(array))
+        return torch.from_numpy(np.asarray(array, order="C"))
 
 
 def export(state: State, phases: Iterable[str]) -> Tensors:

@@ -1,9 +1,9 @@
 """A run that goes on from a checkpoint is the run that was never interrupted, to the bit, on both sides."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
-from _pytest.mark import ParameterSet
 
 from spec.checkpoint import checkpoints_in, open_checkpoint
 from spec.checkpoint.find import FOLDER
@@ -31,7 +31,7 @@ EAGER, INDUCTOR, JIT, NOJIT = (
 )
 
 
-def slow(*values: object) -> ParameterSet:
+def slow(*values: object) -> Any:
     """For what compiles long, or runs operation by operation."""
     return pytest.param(*values, marks=pytest.mark.slow)
 
