@@ -44,8 +44,13 @@ def work(*jobs: Job) -> int:
 
 def start(way: Way, *jobs: Job) -> list[subprocess.Popen[bytes]]:
     """Real processes that do the jobs, one a rank."""
+    return start_module(way, f"{way.side}_impl", "work", *(str(each.write()) for each in jobs))
+
+
+def start_module(way: Way, *arguments: str) -> list[subprocess.Popen[bytes]]:
+    """`python -m *arguments` for each rank, in one group."""
     address, port = "127.0.0.1", free_port()
-    command = [sys.executable, "-m", f"{way.side}_impl", "work", *(str(each.write()) for each in jobs)]
+    command = [sys.executable, "-m", *arguments]
     processes = []
     for rank in range(way.processes):
         environ = dict(os.environ)

@@ -16,6 +16,7 @@ from tests.cross.resuming import (
     finish,
     kill_after_a_checkpoint,
     start,
+    start_module,
     work,
 )
 from tests.jax_impl.jobs import error_of, manifest_of, steps_of
@@ -99,6 +100,12 @@ def test_another_number_of_processes_goes_on_with_the_same_rows(pair: tuple[Way,
         # Sums in another order: some roundings of float32.
         assert line["loss"] == pytest.approx(of_ranks[0]["loss"], rel=1e-6)
         assert line["lr_bits"] == of_ranks[0]["lr_bits"]
+
+
+@pytest.mark.parametrize("way", [Way("torch", "eager", 2), Way("jax", "jit", 2)], ids=str)
+def test_every_rank_gets_its_own_buffers_back(tmp_path: Path, way: Way) -> None:
+    arguments = ("tests.cross.own_buffers", way.side, str(tmp_path / "checkpoints"))
+    assert finish(start_module(way, *arguments)) == [0, 0]
 
 
 LONG = {"eager": 400, "jit": 400, "inductor": 400, "nojit": 60}
