@@ -1,5 +1,7 @@
 """A run that goes on from a checkpoint is the run that was never interrupted, to the bit, on both sides."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from tests.cross.resuming import (
     work,
 )
 from tests.jax_impl.jobs import error_of, manifest_of, steps_of
+from tests.jax_impl.processes import ROOT
 from tests.jax_impl.small import gpt_problem, mlp_problem
 
 STEPS = 8
@@ -172,6 +175,22 @@ def test_what_cannot_be_gone_on_from_is_code_2(tmp_path: Path, side: str) -> Non
         assert work(job) == 2, name
         error = error_of(Path(job.out))
         assert part in error["rule"] + error["numbers"] + error["mend"], name
+
+
+@pytest.mark.parametrize("way", [EAGER, JIT], ids=str)
+def test_a_checkpoint_that_cannot_be_written_ends_the_run_and_says_so(tmp_path: Path, way: Way) -> None:
+    """No file of this worker may grow beyond 32 KiB, as on a full disk; records and the job are smaller."""
+    problem = gpt_problem(global_batch=2)
+    out = tmp_path / "full"
+    job = way.job(out, problem=problem, steps=STEPS, save_every=2)
+    limit = "import resource as r, runpy; r.setrlimit(r.RLIMIT_FSIZE, (32768, 32768))"
+    code = f"{limit}; runpy.run_module('{way.side}_impl', run_name='__main__')"
+    command = [sys.executable, "-c", code, "work", str(job.write())]
+    assert subprocess.run(command, cwd=ROOT, timeout=150, capture_output=True).returncode == 2
+    error = error_of(out)
+    assert "checkpoint" in error["rule"] and "step000002" in error["numbers"]
+    assert not checkpoints_in(out / FOLDER)
+    assert len(steps_of(out)) >= 2
 
 
 @pytest.mark.parametrize("side", ["torch", "jax"])

@@ -64,12 +64,13 @@ def test_a_ragged_run_of_two_processes_is_handed_over_in_strict(tmp_path: Path) 
 
 
 def test_a_mistake_behind_the_change_is_named_by_its_step(tmp_path: Path) -> None:
-    edit = "--edit jax:schedule_offset=1 --precision f64"
-    content = run(tmp_path, f"run tiny --devices 1 --steps 6 {edit} --handoff 3 --no-time", code=1)
+    edit = "--edit jax:weight_decay=0.2 --precision f64"
+    content = run(tmp_path, f"run toy-mlp --device cpu --steps 6 {edit} --handoff 3 --no-time", code=1)
     against_torch = next(pair for pair in content["comparisons"] if pair["pair"] == ["torch-jax", "torch"])
     assert against_torch["verdict"] == "DIFFERENT"
     found = against_torch["first_divergence"]
-    assert (found["step"], found["phase"]) == (3, "lr")
+    # The first update of jax is that of step 3; the next step's loss shows it.
+    assert (found["step"], found["phase"]) == (4, "loss")
 
 
 @pytest.fixture(scope="module")
