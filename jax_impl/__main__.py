@@ -13,16 +13,16 @@ import pkgutil
 import sys
 import time
 import traceback
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from jax_impl import parallel, runtime, work
-from spec import protocol, record
+from spec import protocol
 from spec.errors import ExitCode, RuleError
 from spec.job import Job
-from spec.presets import run_spec
-from spec.run import AUTO_MODES, Execution
+from spec.worker.by_hand import Options, print_steps
 
 
 def main(arguments: list[str]) -> int:
@@ -32,7 +32,12 @@ def main(arguments: list[str]) -> int:
     import tyro  # here, because a machine that only does jobs need not have it
 
     try:
-        return tyro.cli(by_hand, prog="python -m jax_impl", args=arguments)
+        return tyro.cli(
+            by_hand,
+            prog="python -m jax_impl",
+            args=arguments,
+            config=(tyro.conf.OmitArgPrefixes,),
+        )
     except RuleError as error:
         print(error.message(), file=sys.stderr)
         return int(error.code)
@@ -59,53 +64,22 @@ def serve(paths: list[str]) -> int:
     return code
 
 
-def by_hand(
-    preset: str,
-    /,
-    *,
-    steps: int | None = None,
-    precision: str | None = None,
-    mode: str = "auto",
-    global_batch: int | None = None,
-    micro_batches: int | None = None,
-    device: str = "auto",
-    out: str | None = None,
-) -> int:
+def by_hand(preset: str, /, options: Options) -> int:
     """One training run on the JAX side; jax.distributed's variables make it a run of several processes.
 
     Args:
       preset: tiny, toy-mlp, micro, mini or gpt2-124m.
-      steps: number of steps; the preset's own when left out.
-      precision: f64, strict, tf32 or bf16.
-      mode: jit, nojit, baseline:NAME, or auto (jit).
-      global_batch: rows of a step over all processes; the preset's rows times the processes when left out.
-      micro_batches: slices of a process's rows whose gradients are summed.
-      device: cpu, cuda, or auto (cuda where there is one).
-      out: folder of the records; runs/PRESET_jax_TIME when left out.
+      options: what is left out is the preset's, or this machine's.
     """
-    if device == "auto":
-        device = _default_device()
-    if mode == "auto":
-        mode = AUTO_MODES[device]["jax"]
-    spec = run_spec(
-        preset,
-        steps=steps,
-        devices=int(os.environ.get("JAX_NUM_PROCESSES", "1")),
-        global_batch=global_batch,
-        micro_batches=micro_batches,
-        precision=precision,
-        execution=Execution(device=device, jax_mode=mode),
-    )
-    if out:
-        protocol.refuse_used_folder(Path(out))
-    runtime.configure(spec.problem, spec.execution)
-    ranks = parallel.join(spec.execution)
-    folder = out or f"runs/{preset}_jax_{_agreed_time(ranks)}"
-    job = Job(side="jax", purpose="run", spec=spec, mode=mode, steps=spec.problem.steps, out=folder)
+    device = _default_device() if options.device == "auto" else options.device
+    job = options.job("jax", preset, device, int(os.environ.get("JAX_NUM_PROCESSES", "1")))
+    runtime.configure(job.spec.problem, job.spec.execution)
+    ranks = parallel.join(job.spec.execution)
+    job = replace(job, out=job.out or f"runs/{preset}_jax_{_agreed_time(ranks)}")
     code = protocol.serve([str(job.write())], lambda job: work.do(job, ranks), ranks.rank)
     _leave(ranks, code)
     if code == 0 and ranks.rank == 0:
-        _print_steps(Path(folder))
+        print_steps(Path(job.out))
     return code
 
 
@@ -134,16 +108,6 @@ def _agreed_time(ranks: parallel.Ranks) -> str:
     """Rank 0's time of day, so that all ranks write to one folder."""
     seconds = ranks.broadcast(np.array(int(time.time()), np.int32))
     return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(int(seconds)))
-
-
-def _print_steps(folder: Path) -> None:
-    """About ten of the steps that were recorded, and where the rest is."""
-    steps = list(record.read_lines(folder / "steps.rank0.jsonl"))
-    print(f"{'step':>6} {'loss':>12} {'grad norm':>12} {'lr':>10} {'skipped':>8}")
-    for line in steps[:: max(1, len(steps) // 10)]:
-        loss, norm = record.from_bits(line["loss_bits"]), record.from_bits(line["grad_norm_bits"])
-        print(f"{line['step']:6d} {loss:12.6f} {norm:12.6f} {line['lr']:10.3g} {line['skipped']:8d}")
-    print(folder)
 
 
 def _rank() -> int:

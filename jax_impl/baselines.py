@@ -9,6 +9,7 @@ over ranks and, in the bf16 profile, that they are summed in bfloat16. Must not:
 but its types. Counterpart: `torch_impl/baselines.py`.
 """
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import jax
@@ -143,6 +144,11 @@ class Baseline:
         """Updates made so far; waits for the device."""
         return int(_count(self.train_state.optimizer))
 
+    @property
+    def skipped(self) -> int:
+        """None ever is."""
+        return 0
+
     def tensors(self, phase: str) -> Arrays:
         """The arrays of a phase by canonical name, as they lie on this rank alone.
 
@@ -166,10 +172,10 @@ class Baseline:
             )
         return {row.name: arrays[row.name].addressable_data(0) for row in self.rows}
 
-    def write(self, phase: str, arrays: dict[str, np.ndarray]) -> None:
-        """Puts host arrays, in this framework's layout, in place of a whole phase of the state."""
+    def write(self, phase: str, arrays: Iterable[tuple[str, np.ndarray]]) -> None:
+        """Puts host arrays, in this framework's layout, in place of those of a phase, by name."""
         params, optimizer = self.train_state
-        placed = {name: self.ranks.place(array, REPLICATED) for name, array in arrays.items()}
+        placed = {name: self.ranks.place(array, REPLICATED) for name, array in arrays}
         if phase == "param":
             self.train_state = StockState(placed, optimizer)
         elif phase in _IN_OPTAX:

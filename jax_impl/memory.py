@@ -84,6 +84,11 @@ class Arena:
         """Updates made so far; waits for the device."""
         return int(self.train_state.applied)
 
+    @property
+    def skipped(self) -> int:
+        """Updates refused so far; waits for the device."""
+        return int(self.train_state.skipped)
+
     def module(self, params: Arrays, buffers: Arrays) -> nnx.Module:
         """The module with these arrays in it, inside a trace."""
         paths = [(self._params[name][0], array) for name, array in params.items()]
@@ -103,19 +108,14 @@ class Arena:
         arrays = {"param": state.params, "m": state.m, "v": state.v, **self.seen}[phase]
         return {row.name: arrays[row.name].addressable_data(0) for row in self.rows}
 
-    def write(self, phase: str, arrays: dict[str, np.ndarray]) -> None:
-        """Puts host arrays, in this framework's layout, in place of a whole phase of the state."""
+    def write(self, phase: str, arrays: Iterable[tuple[str, np.ndarray]]) -> None:
+        """Puts host arrays, in this framework's layout, in place of those of a phase, one by one, by name."""
         state = self.train_state
-        match phase:
-            case "param":
-                self.train_state = replace(state, params=self._place(arrays))
-            case "m":
-                self.train_state = replace(state, m=self._place(arrays))
-            case "v":
-                self.train_state = replace(state, v=self._place(arrays))
-            case "buffer":
-                own = {name: array[None] for name, array in arrays.items()}
-                self.train_state = replace(state, buffers=self._place(own, BY_RANK))
+        held = {"param": state.params, "m": state.m, "v": state.v, "buffer": state.buffers}[phase]
+        own, where = (True, BY_RANK) if phase == "buffer" else (False, REPLICATED)
+        for name, array in arrays:
+            # The one before is let go of here, so that no second copy of the state is ever held.
+            held[name] = self.ranks.place(array[None] if own else array, where)
 
     def count(self, applied: int | None, skipped: int | None) -> None:
         """Sets the counters that are given."""

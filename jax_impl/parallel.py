@@ -96,6 +96,10 @@ class Ranks:
         """Rank 0's values of a tree of host arrays, on every rank."""
         return multihost_utils.broadcast_one_to_all(tree) if self.world_size > 1 else tree
 
+    def gather(self, values: np.ndarray) -> list[np.ndarray]:
+        """Every rank's values, in the order of ranks, on every rank; all have one shape and dtype."""
+        return list(multihost_utils.process_allgather(values)) if self.world_size > 1 else [values]
+
     def barrier(self) -> None:
         """Waits until every rank is here."""
         if self.world_size > 1:

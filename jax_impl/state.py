@@ -5,7 +5,7 @@ The table's layout is torch's, and this is the one place that transposes: the ma
 `torch_impl/state.py`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,14 +13,9 @@ from flax import nnx
 
 from jax_impl.memory import Arrays
 from jax_impl.parallel import Ranks
-from spec.errors import RuleError
 from spec.params import ParamSpec
+from spec.state import COUNTERS, LOADED_PHASES, check_names, check_shape, of_phase
 from spec.weights import Tensors
-
-LOADED_PHASES = ("param", "m", "v", "buffer")
-"""The phases that make up a state; the others are only looked at."""
-
-COUNTERS = ("meta/applied", "meta/skipped")
 
 
 class State(Protocol):
@@ -39,6 +34,11 @@ class State(Protocol):
         """Updates made so far; waits for the device."""
         ...
 
+    @property
+    def skipped(self) -> int:
+        """Updates refused so far; waits for the device."""
+        ...
+
     def module(self, params: Arrays, buffers: Arrays) -> nnx.Module:
         """The module with these arrays in it, inside a trace."""
         ...
@@ -47,8 +47,8 @@ class State(Protocol):
         """The arrays of a phase by canonical name, in this framework's layout."""
         ...
 
-    def write(self, phase: str, arrays: dict[str, np.ndarray]) -> None:
-        """Puts host arrays in place of a whole phase of the state."""
+    def write(self, phase: str, arrays: Iterable[tuple[str, np.ndarray]]) -> None:
+        """Puts host arrays in place of those of a phase of the state, one by one, by name."""
         ...
 
     def count(self, applied: int | None, skipped: int | None) -> None:
@@ -60,8 +60,8 @@ class State(Protocol):
         ...
 
 
-def load(state: State, tensors: Tensors) -> None:
-    """Puts arrays into the state.
+def load(state: State, tensors: Mapping[str, np.ndarray]) -> None:
+    """Puts arrays into the state, one by one: a mapping that reads them when asked is fine.
 
     Args:
       tensors: keys `phase/name` of `LOADED_PHASES`, and `COUNTERS`. A phase that is present must be whole;
@@ -73,35 +73,24 @@ def load(state: State, tensors: Tensors) -> None:
     counters = (int(tensors[key].item()) if key in tensors else None for key in COUNTERS)
     state.count(*counters)
     for phase in LOADED_PHASES:
-        given = {k.removeprefix(f"{phase}/"): a for k, a in tensors.items() if k.startswith(f"{phase}/")}
+        given = of_phase(tensors, phase)
         if given:
-            _load_phase(state, phase, given)
+            check_names(phase, state.tensors(phase), given)
+            state.write(phase, _turned_back(state, phase, given))
 
 
-def _load_phase(state: State, phase: str, given: Tensors) -> None:
-    """Writes one phase whole."""
-    held, turned = state.tensors(phase), _turned(state)
-    misfits = sorted(held.keys() ^ given.keys())
-    if misfits:
-        name = misfits[0]
-        raise RuleError(
-            "A state has the tensors of the model, no more and no fewer.",
-            f"{phase}/{name} is {'missing' if name in held else 'not in the model'} ({len(misfits)} such)",
-            "was it written for another model?",
-        )
-    arrays = {}
-    for name, array in held.items():
-        shape = array.shape[::-1] if name in turned else array.shape
-        if given[name].shape != shape:
-            raise RuleError(
-                "A tensor of a state has the shape of the model's.",
-                f"{phase}/{name} is {given[name].shape}, in the model {shape}",
-                "was it written for other sizes?",
-            )
+def _turned_back(
+    state: State, phase: str, given: Mapping[str, np.ndarray]
+) -> Iterator[tuple[str, np.ndarray]]:
+    """The arrays of a phase in this framework's layout and dtypes."""
+    turned = _turned(state)
+    # Shapes alone: what is replaced must not be kept alive here.
+    held = {name: (array.shape, array.dtype) for name, array in state.tensors(phase).items()}
+    for name, (shape, dtype) in held.items():
+        values = given[name]
+        check_shape(phase, name, shape[::-1] if name in turned else shape, values.shape)
         # A copy always: the step writes over the memory of its state, which must not be the caller's.
-        values = given[name].T if name in turned else given[name]
-        arrays[name] = np.array(values, array.dtype, order="C")
-    state.write(phase, arrays)
+        yield name, np.array(values.T if name in turned else values, dtype, order="C")
 
 
 def export(state: State, phases: Iterable[str]) -> Tensors:
@@ -110,8 +99,8 @@ def export(state: State, phases: Iterable[str]) -> Tensors:
     tensors = {}
     for phase in phases:
         for name, array in state.tensors(phase).items():
-            values = np.array(array)
-            tensors[f"{phase}/{name}"] = np.ascontiguousarray(values.T) if name in turned else values
+            values = np.asarray(array)
+            tensors[f"{phase}/{name}"] = np.array(values.T if name in turned else values, order="C")
     return tensors
 
 

@@ -10,7 +10,7 @@ Must not: touch files. Counterpart: `torch_impl/trainer.py`.
 
 import math
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -28,10 +28,12 @@ from jax_impl.state import State
 from jax_impl.step import Batch as DeviceBatch
 from jax_impl.step import Step, make_step
 from spec import codec
+from spec.checkpoint import Checkpoint, Position
 from spec.data.batches import Batch, RowSource, open_source
 from spec.edits import Edit, constants
 from spec.errors import RuleError
 from spec.run import Execution, Problem
+from spec.state import LOADED_PHASES, check_names, of_phase, of_rank, own_key
 from spec.weights import Tensors, init_parameters
 
 
@@ -99,7 +101,8 @@ class Trainer:
         else:
             self.load(self.ranks.broadcast(self.export(["param", "buffer"])))
         self.num_steps = 0
-        """Steps dispatched."""
+        """Steps dispatched by this trainer."""
+        self._first_step = 0
         self.stage = Stage(self.ranks)
         self._metrics: deque[jax.Array] = deque(maxlen=2)
 
@@ -107,6 +110,11 @@ class Trainer:
     def feed(self) -> Feed:
         """This rank's rows of every step."""
         return Feed(self._source or open_source(self.problem), self.problem, self.ranks)
+
+    @property
+    def next_step(self) -> int:
+        """The step of the run that is next: steps done, those before a resume included."""
+        return self._first_step + self.num_steps
 
     @property
     def applied(self) -> int:
@@ -162,9 +170,37 @@ class Trainer:
         """Copies of the phases on the host, keys `phase/name`; waits for the device."""
         return state.export(self.state, phases)
 
-    def load(self, tensors: Tensors) -> None:
+    def load(self, tensors: Mapping[str, np.ndarray]) -> None:
         """Puts a state in place, keys `phase/name`; see `jax_impl.state.load`."""
         state.load(self.state, tensors)
+
+    def checkpoint(self) -> tuple[Position, Tensors]:
+        """Where the run stands, and copies on the host of all that it takes to go on: for `Saver.save`.
+
+        Waits for the device. All ranks call this together; the tensors are whole on rank 0 alone.
+        """
+        position = Position(step=self.next_step, applied=self.applied, skipped=self.state.skipped)
+        tensors = self.export(("param", "m", "v")) if self.ranks.rank == 0 else {}
+        for key, array in self.export(["buffer"]).items():
+            for rank, values in enumerate(self.ranks.gather(array)):
+                tensors[own_key(key, rank)] = values
+        return position, tensors
+
+    def resume(self, checkpoint: Checkpoint) -> None:
+        """Goes on from a checkpoint, whichever side wrote it; tensor by tensor. For all ranks to call.
+
+        On another number of ranks, those that had no values of their own begin with the buffers of rank 0.
+
+        Raises:
+          RuleError: it does not hold this model's tensors, or one is damaged: what was written until then
+            stays, so the trainer is to be given up.
+        """
+        position, tensors = checkpoint.position, of_rank(checkpoint.tensors, self.ranks.rank)
+        for phase in LOADED_PHASES:
+            check_names(phase, self.state.tensors(phase), of_phase(tensors, phase))
+        self.load({f"meta/{name}": np.array(getattr(position, name)) for name in ("applied", "skipped")})
+        self.load(tensors)
+        self._first_step = position.step - self.num_steps
 
     def facts(self) -> dict[str, Any]:
         """What this trainer really holds, for the manifest."""

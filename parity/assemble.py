@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from parity.judge.align import Curve, Measured, read_curve
+from parity.judge.chain import Chain
 from parity.plan import Plan
 from parity.report.result import (
     Capture,
@@ -39,6 +40,8 @@ def write_run(folder: Path, plan: Plan, argv: Sequence[str]) -> None:
         "spec": codec.to_dict(plan.spec),
         "backends": list(plan.backends),
         "edits": {side: codec.to_dict(edits) for side, edits in plan.edits.items()},
+        "resumed": {side: str(path) for side, path in plan.start.checkpoints.items()},
+        "handoff": [stretch.first for stretch in plan.handoff[1:]],
         "environment": describe_environment(),
     }
     record.write_json(folder / "run.json", content)
@@ -56,6 +59,7 @@ def run_ref(folder: Path, plan: Plan) -> RunRef:
         world_size=execution.world_size,
         modes={side: execution.mode(side) for side in plan.backends},
         edits={side: [f"{edit.name}={edit.value:g}" for edit in edits] for side, edits in plan.edits.items()},
+        resumed={side: str(path) for side, path in plan.start.checkpoints.items()},
     )
 
 
@@ -68,6 +72,16 @@ def finished(held: Sequence[Held], purpose: str) -> list[Job]:
 def run_passes(held: Sequence[Held]) -> dict[str, Measured]:
     """The finished run pass of each side."""
     return {job.side: Measured(job.side, Path(job.out)) for job in finished(held, "run")}
+
+
+def handed_off(held: Sequence[Held]) -> Chain | None:
+    """The run that changed sides; None where none was asked for, or a stretch was not finished."""
+    asked = [job for item in held for job in item.turn.jobs if job.purpose == "handoff"]
+    done = finished(held, "handoff")
+    if not asked or len(done) < len(asked):
+        return None
+    parts = tuple(Measured(f"{job.side} to step {job.steps}", Path(job.out)) for job in done)
+    return Chain("-".join(job.side for job in done), parts[0].folder, parts=parts)
 
 
 def curves(held: Sequence[Held]) -> dict[str, SideCurve]:
@@ -84,19 +98,20 @@ def _ranks_written(folder: Path) -> int:
 
 def _side_curve(curve: Curve) -> SideCurve:
     stride = max(1, -(-curve.num_steps // _CURVE_POINTS))
-    shown = [step for step in range(curve.num_steps) if step % stride == 0 or step == curve.num_steps - 1]
+    shown = [index for index in range(curve.num_steps) if index % stride == 0 or index == curve.num_steps - 1]
     return SideCurve(
+        first_step=curve.first_step,
         steps=curve.num_steps,
         tokens=sum(curve.tokens),
         skipped=curve.skipped[-1] if curve.skipped else 0,
         points=[
             CurvePoint(
-                step=step,
-                loss=repr(float(curve.loss[step])),
-                grad_norm=repr(float(curve.grad_norm[step])),
-                lr=repr(float(curve.lr[step])),
+                step=curve.first_step + index,
+                loss=repr(float(curve.loss[index])),
+                grad_norm=repr(float(curve.grad_norm[index])),
+                lr=repr(float(curve.lr[index])),
             )
-            for step in shown
+            for index in shown
         ],
     )
 

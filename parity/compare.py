@@ -5,10 +5,10 @@ from pathlib import Path
 
 from parity import folders
 from parity.judge.align import Measured
-from parity.judge.verdict import EXIT_CODES, gravest, judge
+from parity.judge.verdict import EXIT_CODES, gravest, judge, reasons
 from parity.options import Compare
 from parity.report import deliver
-from parity.report.result import SCHEMA_VERSION, Numerics, Result, RunRef, Seconds
+from parity.report.result import SCHEMA_VERSION, Result, RunRef, Seconds
 from spec import codec
 from spec.errors import ExitCode, RuleError
 from spec.run import SIDES, RunSpec
@@ -30,7 +30,7 @@ def compare(options: Compare) -> ExitCode:
         command="compare",
         verdict=numerics.verdict,
         exit_code=int(EXIT_CODES[numerics.verdict]),
-        reasons=_reasons(judged),
+        reasons=reasons(judged),
         runs=[_ref(folder) for folder in found],
         curves={},
         numerics=numerics,
@@ -72,12 +72,6 @@ def _names(folder_a: Path, folder_b: Path) -> tuple[str, str]:
     """The numbers of the folders, told apart where they are the same."""
     a, b = (folder.name.partition("_")[0] for folder in (folder_a, folder_b))
     return (a, b) if a != b else (f"A {a}", f"B {b}")
-
-
-def _reasons(judged: list[Numerics]) -> list[str]:
-    """Every reason once, the gravest pair's first."""
-    ordered = sorted(judged, key=lambda numerics: numerics is not gravest(judged))
-    return list(dict.fromkeys(reason for numerics in ordered for reason in numerics.reasons))
 
 
 def _ref(folder: Path) -> RunRef:

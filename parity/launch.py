@@ -121,7 +121,7 @@ def _newest_change(places: Sequence[Path]) -> int:
     """The latest modification, in ns, of the places and the files in them."""
     latest = 0
     for place in places:
-        for file in (place, *place.glob("*"), *place.glob("tensors/*")):
+        for file in (place, *place.glob("*"), *place.glob("tensors/*"), *place.glob("checkpoints/*/*")):
             # A temporary file may be renamed between being listed and being looked at.
             with contextlib.suppress(OSError):
                 latest = max(latest, file.stat().st_mtime_ns)

@@ -50,7 +50,21 @@ class Training(Output):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run(Training):
+class Resumable(Training):
+    """What of a training can be saved and gone on with: shared by run and train."""
+
+    save_every: Annotated[int | None, arg(metavar="N")] = None
+    """Each side writes a checkpoint every N steps and after the last one, into the run folder."""
+    keep: Annotated[int | None, arg(metavar="N")] = None
+    """How many of its newest checkpoints a side keeps; all when not given."""
+    resume: Annotated[str | None, arg(metavar="RUN|CKPT")] = None
+    """Go on in a new run folder, the other options given as they were. RUN is a run folder, its number or
+    `last`: each side goes on from its own checkpoints, at the newest step that all sides have one of. CKPT is
+    a checkpoint folder: every side goes on from that one, whichever side wrote it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run(Resumable):
     """Train a preset on both sides, judge whether they did the same, and time them.
 
     Exit code: 0 same, 1 different, 2 usage, 4 inconclusive, 5 not comparable, 6 a side crashed or hung.
@@ -60,12 +74,15 @@ class Run(Training):
     """torch,jax; with one of them there is no verdict."""
     edit: Annotated[tuple[str, ...], arg(metavar="SIDE:NAME=VALUE"), UseAppendAction] = ()
     """Plant a named change on one side, such as jax:clip_eps=1e-6."""
+    handoff: Annotated[str | None, arg(metavar="S1,S2,...")] = None
+    """Train once more, changing sides: torch before step S1, jax from there, torch from S2, and so on, each
+    from the other's checkpoint; judged against the whole run of each side."""
     time: bool = True
     """Also measure speed, the sides in turn."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Train(Training):
+class Train(Resumable):
     """Train a preset on one side. No verdict; exit code 0, 2 or 6."""
 
     backend: Annotated[str, arg(metavar="SIDE")]

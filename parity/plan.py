@@ -9,10 +9,13 @@ from pathlib import Path
 
 from parity import probe
 from parity.devices import check_processes, count_gpus
+from parity.handoff import Stretch, parse_handoff
 from parity.options import Bench, Run, Train, Training
+from parity.resume import Start, find_start
 from spec import edits as catalogue
 from spec.edits import Edit
 from spec.errors import RuleError
+from spec.job import check_saving
 from spec.presets import preset, run_spec
 from spec.run import AUTO_MODES, BASELINES, SIDES, DataSpec, Execution, RunSpec, check_mode
 
@@ -36,6 +39,11 @@ class Plan:
     edits: dict[str, tuple[Edit, ...]] = field(default_factory=dict)
     timeout_s: float
     cluster: Cluster = field(default_factory=Cluster)
+    save_every: int | None = None
+    keep: int | None = None
+    start: Start = field(default_factory=Start)
+    handoff: tuple[Stretch, ...] = ()
+    """The stretches of the run that changes sides; none where it was not asked for."""
     notes: tuple[str, ...] = ()
     """What was decided for the user, said on standard error."""
 
@@ -83,13 +91,33 @@ def make_plan(options: Run | Train | Bench) -> Plan:
         seed=options.seed,
         execution=Execution(device=device, torch_mode=modes["torch"][0], jax_mode=modes["jax"][0]),
     )
-    return Plan(
+    plan = Plan(
         spec=spec,
         backends=backends,
-        edits=parse_edits(() if isinstance(options, Bench) else options.edit, backends),
         timeout_s=options.timeout_s,
         cluster=cluster,
         notes=notes if cluster.node_rank == 0 else (*notes, "losses and figures are recorded on host 0"),
+    )
+    return plan if isinstance(options, Bench) else _with_training(plan, options)
+
+
+def _with_training(plan: Plan, options: Run | Train) -> Plan:
+    """The plan with what only runs that train can ask for."""
+    check_saving(options.save_every, options.keep)
+    problem, handoff = plan.spec.problem, options.handoff if isinstance(options, Run) else None
+    if handoff is not None and options.resume is not None:
+        raise RuleError(
+            "A hand-off is judged against whole runs.",
+            f"--handoff {handoff} --resume {options.resume}",
+            "leave one of them out",
+        )
+    return dataclasses.replace(
+        plan,
+        edits=parse_edits(options.edit, plan.backends),
+        save_every=options.save_every,
+        keep=options.keep,
+        start=find_start(options.resume, Path(options.out), plan.backends, problem),
+        handoff=parse_handoff(handoff, plan.backends, problem.steps),
     )
 
 

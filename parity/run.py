@@ -1,16 +1,18 @@
 """`parity run` and `parity train`: hold the run, judge it where there are two sides, record, print."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from parity import assemble, folders, turns
-from parity.judge.verdict import EXIT_CODES, judge
+from parity.judge.align import Measured
+from parity.judge.chain import Chain, told
+from parity.judge.verdict import EXIT_CODES, gravest, judge, reasons
 from parity.options import Run, Train
 from parity.plan import Plan, make_plan
 from parity.progress import Progress
 from parity.report import deliver
-from parity.report.result import SCHEMA_VERSION, Numerics, Result, Speed, Verdict
+from parity.report.result import SCHEMA_VERSION, Handoff, Numerics, Result, Speed, Verdict
 from parity.session import Held, hold
 from spec.errors import ExitCode
 from spec.job import Timing
@@ -48,7 +50,8 @@ def _result(command: str, plan: Plan, folder: Path, held: Sequence[Held], starte
     judging = time.monotonic()
     code, message = assemble.failure(held)
     passes = assemble.run_passes(held)
-    numerics = judge(passes["torch"], passes["jax"]) if len(passes) == 2 else None
+    judged, handoff = _judged(passes, assemble.handed_off(held))
+    numerics = gravest(judged) if judged else None
     speed, launches = assemble.speed(held), assemble.launches(held)
     now = time.monotonic()
     return Result(
@@ -56,18 +59,30 @@ def _result(command: str, plan: Plan, folder: Path, held: Sequence[Held], starte
         command=command,  # type: ignore[arg-type]
         verdict=_verdict(code, numerics),
         exit_code=int(code or (EXIT_CODES[numerics.verdict] if numerics else ExitCode.SAME)),
-        reasons=[message] if message else numerics.reasons if numerics else [],
+        reasons=[message] if message else reasons(judged),
         runs=[assemble.run_ref(folder, plan)],
         curves=assemble.curves(held),
         numerics=numerics,
-        comparisons=[numerics] if numerics else [],
+        comparisons=judged,
         speed=speed,
         capture=assemble.capture(held),
         bench=[],
         launches=launches,
         seconds=assemble.seconds(launches, now - started, now - judging),
         unmeasured=_unmeasured(numerics, speed, len(plan.backends)),
+        handoff=handoff,
     )
+
+
+def _judged(passes: Mapping[str, Measured], chain: Chain | None) -> tuple[list[Numerics], Handoff | None]:
+    """The sides against each other, and the run that changed sides against each of them."""
+    if len(passes) < 2:
+        return [], None
+    judged = [judge(passes["torch"], passes["jax"])]
+    if chain is None:
+        return judged, None
+    judged += [judge(chain, whole, chain.handed_over()) for whole in passes.values()]
+    return judged, told(chain, passes)
 
 
 def _unmeasured(numerics: Numerics | None, speed: Speed | None, sides: int) -> dict[str, str]:

@@ -3,6 +3,7 @@
 Must not: read numbers; `judge` and `speed` do, from the folders that are left.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,7 +69,9 @@ def _state(turn: Turn) -> str:
         if (folder / "done.json").exists():
             continue
         curve = folder / "steps.rank0.jsonl"
-        steps = curve.read_bytes().count(b"\n") if curve.exists() else 0
-        where = f", step {steps} of {job.steps}" if steps else ""
+        lines = curve.read_bytes().splitlines() if curve.exists() else []
+        # A job that goes on from a checkpoint begins later.
+        done = json.loads(lines[0])["step"] + len(lines) if lines else 0
+        where = f", step {done} of {job.steps}" if done else ""
         return f"{turn.side}: {_label(job)}{where}"
     return f"{turn.side}: ending"

@@ -91,7 +91,10 @@ def _decode_union(options: tuple[Any, ...], value: Any, where: str) -> Any:
 
 def _decode_scalar(hint: Any, value: Any, where: str) -> Any:
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise _misfit(where, "float", value) from None
     if hint in (int, float, str, bool):
         if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
             raise _misfit(where, hint.__name__, value)

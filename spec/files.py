@@ -30,3 +30,12 @@ def replacing(path: Path | str) -> Generator[Path]:
     finally:
         with suppress(OSError):
             temporary.unlink()
+
+
+def sync(path: Path | str) -> None:
+    """Returns when a file's bytes, or a folder's names, are on the disk and survive a loss of power."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

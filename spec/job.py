@@ -11,7 +11,10 @@ from spec.edits import Edit
 from spec.errors import RuleError
 from spec.run import SIDES, RunSpec, check_mode
 
-PURPOSES = ("describe", "init", "run", "lockstep", "time")
+PURPOSES = ("describe", "init", "run", "handoff", "lockstep", "time")
+TRAINING = ("run", "handoff")
+"""Purposes that train from their first step to their last; a hand-off is a stretch of a run that changes
+sides."""
 PHASES = ("batch", "param", "act", "grad", "clipped", "m", "v", "buffer")
 """What can be observed, in causal order within a step."""
 
@@ -44,6 +47,7 @@ class Job:
     spec: RunSpec
     mode: str
     steps: int
+    """The step to stop before: a run trains steps [0, steps), or from where its checkpoint stands."""
     out: str
     """The pass folder."""
     observe: tuple[str, ...] = ()
@@ -52,6 +56,12 @@ class Job:
     """Folder of states to start from; lockstep needs one."""
     batches: str | None = None
     """Folder of materialised batches; None makes them from the problem."""
+    resume: str | None = None
+    """Checkpoint folder to go on from; whichever side wrote it."""
+    save_every: int | None = None
+    """Write a checkpoint every so many steps and after the last one, to `checkpoints/` in the pass folder."""
+    keep: int | None = None
+    """How many of the newest checkpoints stay; None keeps all."""
     edits: tuple[Edit, ...] = ()
     perturb: Perturb | None = None
     timing: Timing = field(default_factory=Timing)
@@ -67,15 +77,24 @@ class Job:
             raise RuleError("A job does not run backwards.", f"steps = {self.steps}")
         if self.purpose == "lockstep" and self.state is None:
             raise RuleError("A lockstep job names the states it starts from.", "state is null")
+        self._check_checkpoints()
         check_mode(self.side, self.mode, self.spec.execution.device)
         for entry in self.observe:
             _, step = self.observed_at(entry)
-            if self.purpose != "lockstep" and step >= (self.steps if self.purpose == "run" else 0):
+            if self.purpose != "lockstep" and step >= (self.steps if self.purpose in TRAINING else 0):
                 raise RuleError(
                     "What is observed comes to pass in the job.",
                     f"{entry} in a {self.purpose} job of {self.steps} steps",
                     "observe a step of a run job, or init",
                 )
+
+    def _check_checkpoints(self) -> None:
+        if self.purpose not in TRAINING and (self.resume or self.save_every):
+            raise RuleError(
+                "Checkpoints are for jobs that train.",
+                f"purpose {self.purpose}, resume {self.resume}, save_every {self.save_every}",
+            )
+        check_saving(self.save_every, self.keep)
 
     def observed_at(self, entry: str) -> tuple[str, int]:
         """Splits `phase@step` into the phase and a step number; `last` is steps - 1 and `init` is -1."""
@@ -94,6 +113,19 @@ class Job:
         path = Path(self.out) / "job.json"
         record.write_json(path, codec.to_dict(self))
         return path
+
+
+def check_saving(save_every: int | None, keep: int | None) -> None:
+    """Refuses numbers that make no sense of how often to save and how much to keep.
+
+    Raises:
+      RuleError: one is less than 1, or something is to be kept and nothing saved.
+    """
+    for name, number in (("save-every", save_every), ("keep", keep)):
+        if number is not None and number < 1:
+            raise RuleError(f"--{name} is at least 1.", f"--{name} {number}")
+    if keep is not None and save_every is None:
+        raise RuleError("What is kept was saved.", f"--keep {keep} without --save-every", "add --save-every")
 
 
 def read_job(path: Path | str) -> Job:

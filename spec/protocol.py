@@ -39,18 +39,6 @@ def serve(paths: Sequence[str], do: Callable[[Job], None], rank: int) -> int:
     return 0
 
 
-def refuse_used_folder(folder: Path) -> None:
-    """For a run by hand, before its ranks meet: no run is written over another.
-
-    Raises:
-      RuleError: a job was already written there.
-    """
-    if (folder / "job.json").exists():
-        raise RuleError(
-            "A run is not written over another.", f"{folder} holds a job.json", "name another --out"
-        )
-
-
 def _do_one(job: Job, do: Callable[[Job], None], rank: int) -> int:
     out, started = Path(job.out), time.perf_counter()
     try:

@@ -7,7 +7,8 @@ one and adding a layer does not move the others. Must not: know a framework's la
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from pathlib import Path
 
 import ml_dtypes  # noqa: F401 - gives NumPy, and safetensors through it, the bfloat16 dtype
@@ -72,25 +73,58 @@ def save_tensors(path: Path | str, tensors: Tensors) -> None:
         save_file(contiguous, temporary)
 
 
+class TensorFile:
+    """A safetensors file held open; each tensor is read into memory of its own, and the file is not mapped.
+
+    Raises:
+      RuleError: the file is missing or damaged; the first tensor that it lost is named.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        with _telling_damage(self.path):
+            self._file = safe_open(path, framework="np", backend="pread")
+            self.names = dict.fromkeys(self._file.keys())
+
+    def read(self, name: str) -> np.ndarray:
+        """One tensor.
+
+        Raises:
+          RuleError: it is not in the file, or the file was cut since it was opened.
+        """
+        self._check_present([name])
+        with _telling_damage(self.path):
+            return self._file.get_tensor(name)
+
+    def read_all(self, names: Iterable[str] | None = None) -> Tensors:
+        """All tensors, or those named; raises as `read`, before anything is read."""
+        wanted = list(self.names if names is None else names)
+        self._check_present(wanted)
+        return {name: self.read(name) for name in wanted}
+
+    def _check_present(self, names: list[str]) -> None:
+        missing = [name for name in names if name not in self.names]
+        if missing:
+            raise RuleError(
+                "Every tensor that is asked for is in the file.",
+                f"{self.path}: no {missing[0]} ({len(missing)} missing), among {len(self.names)} tensors",
+                "was it written for another model, or by another version?",
+            )
+
+
 def load_tensors(path: Path | str, names: Iterable[str] | None = None) -> Tensors:
     """Reads tensors of a safetensors file, all of them or those named, as arrays in memory.
 
     Raises:
       RuleError: the file is missing or damaged (naming the first tensor hit), or a name is not in it.
     """
-    path = Path(path)
+    return TensorFile(path).read_all(names)
+
+
+@contextmanager
+def _telling_damage(path: Path) -> Generator[None]:
     try:
-        with safe_open(path, framework="np") as file:
-            present = list(file.keys())
-            wanted = present if names is None else list(names)
-            missing = [name for name in wanted if name not in present]
-            if missing:
-                raise RuleError(
-                    "Every tensor that is asked for is in the file.",
-                    f"{path}: no {missing[0]} ({len(missing)} missing), among {len(present)} tensors",
-                    "was it written for another model, or by another version?",
-                )
-            return {name: file.get_tensor(name) for name in wanted}
+        yield
     except FileNotFoundError:
         raise RuleError(
             "A tensor file exists.", f"{path}: no such file", "name one, or make it first"

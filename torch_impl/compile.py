@@ -18,7 +18,7 @@ from spec.run import check_mode
 from torch_impl.graph.adapt import capture_step
 from torch_impl.graph.blocks import by_blocks, find_blocks
 from torch_impl.graph.capture import CaptureRefused
-from torch_impl.graph.plan import candidates
+from torch_impl.graph.plan import candidates, kept
 from torch_impl.graph.whole_step import WholeStep
 from torch_impl.memory import Arena
 from torch_impl.runtime import DETERMINISTIC_PROFILES, compiler_options
@@ -43,13 +43,16 @@ class Compiled:
     """The step as one graph, which takes host rows by itself; None where many calls launch a step."""
 
 
-def compile_step(step: Step, arena: Arena, batch: Batch, mode: str, profile: Profile) -> Compiled:
+def compile_step(
+    step: Step, arena: Arena, batch: Batch, mode: str, profile: Profile, plan: Any = None
+) -> Compiled:
     """Makes the step run in the mode asked for; the arena is afterwards as it was before.
 
     A graph that cannot be captured is no error: all ranks run the step without one, and say why.
 
     Args:
       batch: rows of the shapes and dtypes that every later batch has; all ranks call this together.
+      plan: what the run that is resumed recorded of its plan; see `graph.plan.kept`.
 
     Raises:
       RuleError: there is no such mode, or the device cannot run it.
@@ -59,7 +62,7 @@ def compile_step(step: Step, arena: Arena, batch: Batch, mode: str, profile: Pro
     refusal = ""
     if base != mode:
         try:
-            return _captured(step, arena, batch, mode, profile)
+            return _captured(step, arena, batch, mode, profile, plan)
         except CaptureRefused as error:
             refusal = f"no graph was captured: {error}"
     if base == "eager":
@@ -69,7 +72,7 @@ def compile_step(step: Step, arena: Arena, batch: Batch, mode: str, profile: Pro
     return replace(compiled, reasons=compiled.reasons | ({"capture": refusal} if refusal else {}))
 
 
-def _captured(step: Step, arena: Arena, batch: Batch, mode: str, profile: Profile) -> Compiled:
+def _captured(step: Step, arena: Arena, batch: Batch, mode: str, profile: Profile, recorded: Any) -> Compiled:
     """The step as one graph."""
     is_compiled = mode == "graph+inductor"
     options = compiler_options(profile) if is_compiled else {}
@@ -87,7 +90,7 @@ def _captured(step: Step, arena: Arena, batch: Batch, mode: str, profile: Profil
         world_size=dist.get_world_size() if dist.is_initialized() else 1,
         fixed=profile.name in DETERMINISTIC_PROFILES,
     )
-    captured = capture_step(step, program, arena, batch, plans)
+    captured = capture_step(step, program, arena, batch, kept(plans, recorded))
     whole = captured.step
     reasons = {} if is_compiled else {"compile_s": "nothing is compiled in mode graph"}
     compile_s = captured.first_run_s if is_compiled else None

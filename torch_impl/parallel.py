@@ -35,6 +35,14 @@ class Ranks:
         if self.world_size > 1:
             dist.broadcast(flat, src=0)
 
+    def gather(self, values: Tensor) -> list[Tensor]:
+        """Every rank's values, in the order of ranks, on every rank; all have one shape and dtype."""
+        if self.world_size == 1:
+            return [values]
+        gathered = [torch.empty_like(values) for _ in range(self.world_size)]
+        dist.all_gather(gathered, values.contiguous())
+        return gathered
+
     def barrier(self) -> None:
         """Waits until every rank is here."""
         if self.world_size > 1:

@@ -4,20 +4,16 @@ Torch's layout is the table's, so nothing is transposed here. Loading writes in 
 Must not: touch files. Counterpart: `jax_impl/state.py`, the one place that transposes.
 """
 
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from spec.errors import RuleError
+from spec.state import COUNTERS, LOADED_PHASES, check_names, check_shape, of_phase
 from spec.weights import Tensors
-
-LOADED_PHASES = ("param", "m", "v", "buffer")
-"""The phases that make up a state; the others are only looked at."""
-
-COUNTERS = ("meta/applied", "meta/skipped")
 
 
 class State(Protocol):
@@ -43,8 +39,8 @@ class State(Protocol):
 
 
 @torch.no_grad()
-def load(state: State, tensors: Tensors) -> None:
-    """Writes arrays into the state, in place.
+def load(state: State, tensors: Mapping[str, np.ndarray]) -> None:
+    """Writes arrays into the state, in place, one by one: a mapping that reads them when asked is fine.
 
     Args:
       tensors: keys `phase/name` of `LOADED_PHASES`, and `COUNTERS`. A phase that is present must be whole;
@@ -57,31 +53,24 @@ def load(state: State, tensors: Tensors) -> None:
         if key in tensors:
             getattr(state, key.removeprefix("meta/")).fill_(int(tensors[key].item()))
     for phase in LOADED_PHASES:
-        given = {k.removeprefix(f"{phase}/"): a for k, a in tensors.items() if k.startswith(f"{phase}/")}
-        if given:
-            _load_phase(phase, state.tensors(phase), given)
+        given = of_phase(tensors, phase)
+        if not given:
+            continue
+        held = state.tensors(phase)
+        check_names(phase, held, given)
+        for name, tensor in held.items():
+            array = given[name]
+            check_shape(phase, name, tuple(tensor.shape), array.shape)
+            tensor.copy_(_on_host(array))
     state.refresh()
 
 
-def _load_phase(phase: str, held: dict[str, Tensor], given: Tensors) -> None:
-    """Writes one phase whole."""
-    misfits = sorted(held.keys() ^ given.keys())
-    if misfits:
-        name = misfits[0]
-        raise RuleError(
-            "A state has the tensors of the model, no more and no fewer.",
-            f"{phase}/{name} is {'missing' if name in held else 'not in the model'} ({len(misfits)} such)",
-            "was it written for another model?",
-        )
-    for name, tensor in held.items():
-        array = given[name]
-        if array.shape != tuple(tensor.shape):
-            raise RuleError(
-                "A tensor of a state has the shape of the model's.",
-                f"{phase}/{name} is {array.shape}, in the model {tuple(tensor.shape)}",
-                "was it written for other sizes?",
-            )
-        tensor.copy_(torch.from_numpy(np.ascontiguousarray(array)))
+def _on_host(array: np.ndarray) -> Tensor:
+    """The array as a tensor that shares its memory, to be read only."""
+    with warnings.catch_warnings():
+        # What is mapped from a file cannot be written to, and is not.
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+        return torch.from_numpy(np.asarray(array, order="C"))
 
 
 def export(state: State, phases: Iterable[str]) -> Tensors:

@@ -9,24 +9,28 @@ Must not: touch files. Counterpart: `jax_impl/trainer.py`.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from spec import codec
+from spec.checkpoint import Checkpoint, Position
 from spec.data.batches import Batch, RowSource, open_source
 from spec.edits import Edit, constants
 from spec.errors import RuleError
 from spec.run import Execution, Problem
+from spec.state import LOADED_PHASES, check_names, of_phase, of_rank, own_key
 from spec.weights import Tensors, init_parameters
 from torch_impl import parallel, runtime, state
 from torch_impl.baselines import Baseline
 from torch_impl.compile import Compiled, compile_step, uncompiled
 from torch_impl.feed import Feed, Stage
+from torch_impl.generators import Generators
 from torch_impl.memory import METRICS, Arena
 from torch_impl.models import Side, preset_side
 from torch_impl.state import State
@@ -95,7 +99,10 @@ class Trainer:
         else:
             self._take_values_of_rank_0()
         self.num_steps = 0
-        """Steps dispatched."""
+        """Steps dispatched by this trainer."""
+        self._first_step = 0
+        self._plan: Any = None
+        self._generators = Generators(self.ranks)
         self.stage: Callable[[Batch], Any] = Stage(self.ranks)
         """The first half of `step`: puts rows where `launch` finds them."""
         self._read_back = _ReadBack(self.state.metrics)
@@ -104,6 +111,11 @@ class Trainer:
     def feed(self) -> Feed:
         """This rank's rows of every step."""
         return Feed(self._source or open_source(self.problem), self.problem, self.ranks)
+
+    @property
+    def next_step(self) -> int:
+        """The step of the run that is next: steps done, those before a resume included."""
+        return self._first_step + self.num_steps
 
     @property
     def applied(self) -> int:
@@ -118,7 +130,9 @@ class Trainer:
         """The second half of `step`, on rows that `stage` has put on the device."""
         if self.compiled is None:
             assert isinstance(self.state, Arena)
-            self.compiled = compile_step(self._step, self.state, batch, self.mode, self.problem.profile)
+            self.compiled = compile_step(
+                self._step, self.state, batch, self.mode, self.problem.profile, self._plan
+            )
             if self.compiled.whole is not None:
                 # From here on rows go to where the graph reads them; those at hand were for its shapes.
                 self.stage = self.compiled.whole.stage
@@ -152,11 +166,42 @@ class Trainer:
         """Copies of the phases on the host, keys `phase/name`; waits for the device."""
         return state.export(self.state, phases)
 
-    def load(self, tensors: Tensors) -> None:
+    def load(self, tensors: Mapping[str, np.ndarray]) -> None:
         """Writes a state in place, keys `phase/name`; see `torch_impl.state.load`."""
         state.load(self.state, tensors)
         if self.compiled is not None and self.compiled.whole is not None:
             self.compiled.whole.ledger.check()
+
+    def checkpoint(self) -> tuple[Position, Tensors]:
+        """Where the run stands, and copies on the host of all that it takes to go on: for `Saver.save`.
+
+        Waits for the device. All ranks call this together; the tensors are whole on rank 0 alone.
+        """
+        position = Position(step=self.next_step, applied=self.applied, skipped=int(self.state.skipped))
+        tensors = self.export(("param", "m", "v")) if self.ranks.rank == 0 else {}
+        own = {f"buffer/{name}": buffer for name, buffer in self.state.tensors("buffer").items()}
+        for key, tensor in (own | self._generators.in_use()).items():
+            for rank, values in enumerate(self.ranks.gather(tensor)):
+                tensors[own_key(key, rank)] = values.to("cpu", copy=True).numpy()
+        return position, tensors
+
+    def resume(self, checkpoint: Checkpoint) -> None:
+        """Goes on from a checkpoint, whichever side wrote it; in place, tensor by tensor. For all ranks.
+
+        On another number of ranks, those that had no values of their own begin with the buffers of rank 0.
+
+        Raises:
+          RuleError: it does not hold this model's tensors, or one is damaged: what was written until then
+            stays, so the trainer is to be given up.
+        """
+        position, tensors = checkpoint.position, of_rank(checkpoint.tensors, self.ranks.rank)
+        for phase in LOADED_PHASES:
+            check_names(phase, self.state.tensors(phase), of_phase(tensors, phase))
+        self.load({f"meta/{name}": np.array(getattr(position, name)) for name in ("applied", "skipped")})
+        self.load(tensors)
+        self._generators.put_back(checkpoint.tensors)
+        self._first_step = position.step - self.num_steps
+        self._plan = checkpoint.written_by.get("plan")
 
     def facts(self) -> dict[str, Any]:
         """What this trainer really holds, for the manifest."""

@@ -7,16 +7,16 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 import torch
 
 from spec import protocol, record
-from spec.data.batches import Batch, open_source
-from spec.environment import describe_environment
+from spec.data.batches import open_source
 from spec.job import Job
-from spec.weights import Tensors, state_digest, tensor_sha256
+from spec.worker.checkpoints import Checkpoints, resume
+from spec.worker.manifest import Manifest, write_digest
+from spec.worker.steps import StepLines
 from torch_impl import runtime
 from torch_impl.feed import Feed
 from torch_impl.graph import report
@@ -41,19 +41,21 @@ def do(job: Job, ranks: Ranks) -> None:
     problem, execution = job.spec.problem, job.spec.execution
     source = open_source(problem, job.batches)
     trainer = Trainer(problem, execution, job.mode, job.edits, source=source, ranks=ranks)
+    resume(job, trainer)
     observer = Observer(job)
-    manifest = _Manifest(job, trainer, observer)
+    probes = runtime.probes(problem.profile, ranks.device)
+    manifest = Manifest(job, trainer, probes, runtime.environment(), observer.agreement)
     manifest.write()
     observer.after(trainer, INIT)
     match job.purpose:
-        case "run":
+        case "run" | "handoff":
             _run(job, trainer, observer)
         case "lockstep":
             _lockstep(job, trainer, observer)
         case "time":
             _time(job, trainer)
     if trainer.num_steps:
-        _write_digest(job, trainer)
+        write_digest(job, trainer)
         manifest.write()
     compiled = trainer.compiled
     if compiled is not None and compiled.whole is not None:
@@ -64,54 +66,21 @@ def do(job: Job, ranks: Ranks) -> None:
     ranks.barrier()
 
 
-class _Manifest:
-    """`manifest.json`, written by rank 0 before the first step and again after the last."""
-
-    def __init__(self, job: Job, trainer: Trainer, observer: Observer) -> None:
-        self._job, self._trainer, self._observer = job, trainer, observer
-        self._probes = runtime.probes(trainer.problem.profile, trainer.ranks.device)
-        initial = _bare(trainer.export(["param"]))
-        self._init_sha256 = {name: tensor_sha256(array) for name, array in initial.items()}
-        self._init_digest = state_digest(initial)
-
-    def write(self) -> None:
-        """What is known by now."""
-        if self._trainer.ranks.rank:
-            return
-        compiled = self._trainer.compiled
-        reasons = dict(compiled.reasons) if compiled else {"compile_s": "no step was run"}
-        reasons["observation"] = self._observer.agreement()
-        manifest = {
-            "side": "torch",
-            "purpose": self._job.purpose,
-            "mode_asked": self._job.mode,
-            "mode_ran": compiled.mode_ran if compiled else None,
-            "environment": describe_environment() | runtime.environment(),
-            "facts": self._trainer.facts() | {"compiler_options": compiled.options if compiled else None},
-            "init_sha256": self._init_sha256,
-            "init_digest": self._init_digest,
-            "probes": self._probes,
-            "compile_s": compiled.compile_s if compiled else None,
-            "capture": compiled.proven if compiled else None,
-            "reasons": reasons,
-        }
-        record.write_json(Path(self._job.out) / "manifest.json", manifest)
-
-
 def _run(job: Job, trainer: Trainer, observer: Observer) -> None:
-    """Steps 0, 1, ...; the metrics of a step are read after the next was dispatched."""
-    with _Steps(job, trainer) as steps:
-        for step in range(job.steps):
+    """The steps from where the trainer stands; metrics of a step are read after the next was dispatched."""
+    with StepLines(job, trainer) as steps, Checkpoints(job, trainer, steps) as checkpoints:
+        for step in range(trainer.next_step, job.steps):
             rows = trainer.feed.rows(step)
             observer.before(trainer, step, rows)
             trainer.step(rows)
             steps.note(step, rows)
             observer.after(trainer, step)
+            checkpoints.after(step)
 
 
 def _lockstep(job: Job, trainer: Trainer, observer: Observer) -> None:
     """One step from each of the states in the job's folder, step N on the rows of step N."""
-    with _Steps(job, trainer) as steps:
+    with StepLines(job, trainer) as steps:
         for step, tensors in protocol.states(job):
             trainer.load({"meta/skipped": np.zeros((), np.int64), **tensors})
             rows = trainer.feed.rows(step)
@@ -119,45 +88,6 @@ def _lockstep(job: Job, trainer: Trainer, observer: Observer) -> None:
             trainer.step(rows)
             steps.note(step, rows)
             observer.after(trainer, step)
-
-
-class _Steps:
-    """`steps.rankR.jsonl`, one line behind the device."""
-
-    def __init__(self, job: Job, trainer: Trainer) -> None:
-        self._trainer = trainer
-        self._lines = record.Lines(Path(job.out) / f"steps.rank{trainer.ranks.rank}.jsonl")
-        self._waiting: tuple[int, int, Batch] | None = None
-
-    def note(self, step: int, rows: Batch) -> None:
-        """Takes note of the step just dispatched, and writes the one before."""
-        self._write()
-        self._waiting = step, self._trainer.num_steps - 1, rows
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, *exc: object) -> None:
-        if kind is None:
-            self._write()
-        self._lines.close()
-
-    def _write(self) -> None:
-        if self._waiting is None:
-            return
-        step, dispatched, rows = self._waiting
-        metrics = self._trainer.metrics(dispatched)
-        self._lines.write(
-            {
-                "step": step,
-                **record.float_fields("loss", metrics.loss),
-                **record.float_fields("grad_norm", metrics.grad_norm),
-                **record.float_fields("lr", metrics.lr),
-                "skipped": metrics.skipped,
-                "tokens": metrics.tokens,
-                "batch_digest": self._trainer.feed.digest(rows),
-            }
-        )
 
 
 def _time(job: Job, trainer: Trainer) -> None:
@@ -208,15 +138,3 @@ def _launch_us(trainer: Trainer, prepared: Feed) -> float:
     started = time.perf_counter()
     trainer.launch(batch)
     return (time.perf_counter() - started) * 1e6
-
-
-def _write_digest(job: Job, trainer: Trainer) -> None:
-    """`digest.rankR.json`: hashes of the state that this rank ended with."""
-    digests = {phase: state_digest(_bare(trainer.export([phase]))) for phase in ("param", "m", "v")}
-    path = Path(job.out) / f"digest.rank{trainer.ranks.rank}.json"
-    record.write_json(path, {"step": trainer.num_steps, **digests})
-
-
-def _bare(tensors: Tensors) -> Tensors:
-    """Tensors under their names alone, the phase taken off."""
-    return {key.partition("/")[2]: array for key, array in tensors.items()}

@@ -6,10 +6,10 @@ Must not: compare. Tensors are read one by one when asked for, so that a large m
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import ml_dtypes  # noqa: F401 - gives NumPy, and safetensors through it, the bfloat16 dtype
 import numpy as np
@@ -28,6 +28,8 @@ _STEP_FILE = re.compile(r"step(\d+)\.safetensors")
 class Curve:
     """One value a step, of all ranks together."""
 
+    first_step: int
+    """The step of the first value."""
     loss: np.ndarray
     """float64, exact to the bit."""
     grad_norm: np.ndarray
@@ -44,6 +46,20 @@ class Curve:
         """Steps that every rank wrote down."""
         return len(self.loss)
 
+    @property
+    def stop(self) -> int:
+        """The step after the last."""
+        return self.first_step + self.num_steps
+
+    def part(self, start: int, stop: int) -> "Curve":
+        """Its steps within [start, stop)."""
+        cut = slice(max(0, start - self.first_step), max(0, stop - self.first_step))
+        values = {name: getattr(self, name)[cut] for name in _VALUES}
+        return Curve(first_step=max(start, self.first_step), **values)
+
+
+_VALUES = tuple(item.name for item in fields(Curve) if item.name != "first_step")
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -52,6 +68,10 @@ class Measured:
     label: str
     """How the report names it."""
     folder: Path
+    since: int = 0
+    """Steps before it are left out: what this is judged against has none of them."""
+    origin: int = 0
+    """The step at which both had equal bits: from there on, rounding adds up."""
 
     @cached_property
     def job(self) -> Job:
@@ -66,6 +86,11 @@ class Measured:
     @cached_property
     def curve(self) -> Curve:
         """Its steps; fewer than asked for where it was ended early."""
+        return self.whole_curve.part(self.since, self.whole_curve.stop)
+
+    @cached_property
+    def whole_curve(self) -> Curve:
+        """Its steps, those before `since` too."""
         return read_curve(self.folder, self.job.spec.execution.world_size)
 
     @cached_property
@@ -86,10 +111,31 @@ class Measured:
         """Whether the job ended well."""
         return (self.folder / "done.json").exists()
 
+    @property
+    def from_equal_bits(self) -> bool:
+        """Whether the first step compared starts from equal bits on both sides."""
+        return self.since == self.origin
+
+    def observed_steps(self) -> set[int]:
+        """The steps that it was asked to write tensors of."""
+        return {self.job.observed_at(entry)[1] for entry in self.job.observe}
+
     def tensor_files(self) -> dict[int, Path]:
-        """The file of each step that was observed."""
+        """The file of each step that was observed, from `since` on."""
         found = ((path, _STEP_FILE.fullmatch(path.name)) for path in (self.folder / "tensors").glob("step*"))
-        return {int(match.group(1)): path for path, match in found if match}
+        steps = {int(match.group(1)): path for path, match in found if match}
+        return {step: path for step, path in steps.items() if step >= self.since}
+
+
+Side = TypeVar("Side", bound=Measured)
+Other = TypeVar("Other", bound=Measured)
+
+
+def aligned(a: Side, b: Other) -> tuple[Side, Other]:
+    """Both from the first step that they share, which one that goes on from a checkpoint begins with."""
+    since = max(a.whole_curve.first_step, b.whole_curve.first_step)
+    origin = since if a.job.resume == b.job.resume else 0
+    return replace(a, since=since, origin=origin), replace(b, since=since, origin=origin)
 
 
 class TensorFile:
@@ -142,6 +188,7 @@ def read_curve(folder: Path, world_size: int) -> Curve:
         return np.array([record.from_bits(step[0][f"{name}_bits"]) for step in steps], np.float64)
 
     return Curve(
+        first_step=steps[0][0]["step"] if steps else 0,
         loss=exact("loss"),
         grad_norm=exact("grad_norm"),
         lr=exact("lr"),

@@ -24,12 +24,12 @@ def compare(a: Measured, b: Measured, quantity: str) -> tuple[CurveDifference | 
         return None, []
     curve_a, curve_b = curve_a[:num_steps], curve_b[:num_steps]
     relative = relative_difference(curve_a, curve_b)
-    bounds = _bounds(a.job.spec.problem.precision, quantity, num_steps)
+    bounds = _bounds(a, quantity, num_steps)
     tolerance = find(a.job.spec.problem.precision, quantity)
     finite = bool(np.isfinite(relative).all())
     difference = CurveDifference(
         max_rel=float(relative.max()) if finite else None,
-        at_step=int(relative.argmax()),
+        at_step=a.curve.first_step + int(relative.argmax()),
         floor=None,
         tolerance=tolerance.rms,
         tolerance_source="table",
@@ -52,10 +52,11 @@ def relative_difference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return relative
 
 
-def _bounds(precision: str, quantity: str, num_steps: int) -> np.ndarray:
-    """The tolerance of each step; the first step starts from equal bits and has its own."""
+def _bounds(a: Measured, quantity: str, num_steps: int) -> np.ndarray:
+    """The tolerance of each step; a first step that starts from equal bits has its own."""
+    precision = a.job.spec.problem.precision
     bounds = np.full(num_steps, find(precision, quantity).rms)
-    if quantity != "lr":
+    if quantity != "lr" and a.from_equal_bits:
         bounds[0] = find(precision, f"first_{quantity}").rms
     return bounds
 
@@ -66,18 +67,19 @@ def _first_excess(
     beyond = np.flatnonzero(relative > bounds)
     if not beyond.size:
         return
-    step = int(beyond[0])
-    one, other = (repr(float(getattr(side.curve, quantity)[step])) for side in (a, b))
-    distance = float(relative[step])
+    index = int(beyond[0])
+    step = a.curve.first_step + index
+    one, other = (repr(float(getattr(side.curve, quantity)[index])) for side in (a, b))
+    distance = float(relative[index])
     yield Evidence(
         step=step,
         phase=quantity,
-        covered=step < covered_steps(a.job.spec.problem.precision) or bounds[step] == 0,
+        covered=step - a.origin < covered_steps(a.job.spec.problem.precision) or bounds[index] == 0,
         values={a.label: one, b.label: other},
         difference=distance if np.isfinite(distance) else None,
-        tolerance=float(bounds[step]),
+        tolerance=float(bounds[index]),
         message=f"{quantity} of step {step}: {a.label} {one}, {b.label} {other} "
-        f"(rel {distance:.1e}, tol {bounds[step]:.1e})",
+        f"(rel {distance:.1e}, tol {bounds[index]:.1e})",
     )
 
 
@@ -85,25 +87,26 @@ def _not_finite(a: Measured, quantity: str, curve: np.ndarray, relative: np.ndar
     """A remark where both sides are not finite in the same way."""
     odd = np.flatnonzero(~np.isfinite(curve) & (relative == 0))
     if odd.size:
+        step = a.curve.first_step + int(odd[0])
         yield Evidence(
-            step=int(odd[0]),
+            step=step,
             phase=quantity,
             ok=True,
-            message=f"{quantity} is {curve[odd[0]]} on both sides at step {odd[0]}"
+            message=f"{quantity} is {curve[odd[0]]} on both sides at step {step}"
             + (f" and {odd.size - 1} later steps" if odd.size > 1 else ""),
         )
 
 
 def counts(a: Measured, b: Measured) -> Iterator[Evidence]:
     """The number of steps, their tokens and the skipped updates: equal, or different in meaning."""
-    if a.curve.num_steps != b.curve.num_steps:
-        one, other = a.curve.num_steps, b.curve.num_steps
+    if a.curve.stop != b.curve.stop:
+        one, other = a.curve.stop, b.curve.stop
         yield _unequal(a, b, min(one, other), "steps", one, other)
     for name in ("tokens", "skipped"):
-        pairs = zip(getattr(a.curve, name), getattr(b.curve, name), strict=False)
-        step = next((step for step, (one, other) in enumerate(pairs) if one != other), None)
-        if step is not None:
-            yield _unequal(a, b, step, name, getattr(a.curve, name)[step], getattr(b.curve, name)[step])
+        pairs = list(zip(getattr(a.curve, name), getattr(b.curve, name), strict=False))
+        index = next((index for index, (one, other) in enumerate(pairs) if one != other), None)
+        if index is not None:
+            yield _unequal(a, b, a.curve.first_step + index, name, *pairs[index])
 
 
 def _unequal(a: Measured, b: Measured, step: int, name: str, one: int, other: int) -> Evidence:

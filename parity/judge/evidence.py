@@ -7,6 +7,7 @@ from parity.report.result import Divergence, DivergenceClass
 
 CAUSAL_ORDER = (
     "facts",
+    "handoff",
     "steps",
     "tokens",
     "loss",

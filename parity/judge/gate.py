@@ -16,7 +16,7 @@ def differences(a: Measured, b: Measured) -> list[str]:
     problem = list(_problem(a, b))
     if problem:
         return problem
-    return [*_batches(a, b), *_initial_parameters(a, b), *_probes(a), *_probes(b)]
+    return [*_steps(a, b), *_batches(a, b), *_initial_parameters(a, b), *_probes(a), *_probes(b)]
 
 
 def _problem(a: Measured, b: Measured) -> Iterator[str]:
@@ -40,14 +40,24 @@ def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
+def _steps(a: Measured, b: Measured) -> Iterator[str]:
+    if not (a.curve.num_steps and b.curve.num_steps):
+        spans = [f"{curve.first_step} to {curve.stop - 1}" for curve in (a.whole_curve, b.whole_curve)]
+        yield f"no step in common: {a.label} has {spans[0]}, {b.label} {spans[1]}"
+
+
 def _batches(a: Measured, b: Measured) -> Iterator[str]:
-    for step, (one, other) in enumerate(zip(a.curve.batch_digests, b.curve.batch_digests, strict=False)):
+    pairs = zip(a.curve.batch_digests, b.curve.batch_digests, strict=False)
+    for step, (one, other) in enumerate(pairs, start=a.curve.first_step):
         if one != other:
             yield f"batch of step {step}: digest {one} in {a.label}, {other} in {b.label}"
             return
 
 
 def _initial_parameters(a: Measured, b: Measured) -> Iterator[str]:
+    if not a.from_equal_bits:
+        # At their first shared step the sides had been apart: what they held then is evidence.
+        return
     hashes_a, hashes_b = a.manifest["init_sha256"], b.manifest["init_sha256"]
     for name in a.parameters:
         one, other = hashes_a.get(name), hashes_b.get(name)

@@ -22,6 +22,7 @@ from parity.judge.evidence import CAUSAL_ORDER, Evidence
 from parity.judge.measures import measure, scale
 from parity.judge.tolerances import ADAM_REACH, Tolerance, covered_steps, find
 from parity.report.result import TensorDifference
+from spec.edits import constants, device_table
 
 _COMPARED = ("grad", "clipped", "m", "v", "param")
 _ALL_THE_WAY = Tolerance(rms=ADAM_REACH, worst=ADAM_REACH, reason="as far as Adam can carry rounding")
@@ -40,11 +41,14 @@ def compare(a: Measured, b: Measured) -> tuple[list[TensorDifference], list[Evid
     """All tensors of all observed steps, and what of them does not agree."""
     differences: list[TensorDifference] = []
     evidence: list[Evidence] = []
-    covered = covered_steps(a.job.spec.problem.precision)
+    covered = a.origin + covered_steps(a.job.spec.problem.precision)
     files_a, files_b = a.tensor_files(), b.tensor_files()
     for step in sorted(files_a.keys() | files_b.keys()):
         if step not in files_a or step not in files_b:
             without = a if step not in files_a else b
+            if not a.from_equal_bits and step not in without.observed_steps():
+                # A run that goes on from a checkpoint looks at other steps than the whole run did.
+                continue
             evidence.append(_unmatched(without, step, "param", f"tensors of step {step}"))
             continue
         with TensorFile(files_a[step]) as file_a, TensorFile(files_b[step]) as file_b:
@@ -98,8 +102,8 @@ class _Pair:
         ]
         self._group_rms = self._rms_of_phase()
         # An update moves an element by about lr, and two sides in opposite directions.
-        self._travel = 2 * float(a.curve.lr[: step + 1].sum())
-        last = step == a.job.steps - 1 and step > 0
+        self._travel = 2 * _rates_until(a, step)
+        last = step == a.job.steps - 1 and step > a.origin
         self._tolerance = find(a.job.spec.problem.precision, f"last_{phase}" if last else phase)
 
     def unmatched(self) -> Iterator[Evidence]:
@@ -192,6 +196,13 @@ class _Pair:
             worst={self._a.label: repr(found.a), self._b.label: repr(found.b)},
             note="; ".join(notes),
         )
+
+
+def _rates_until(side: Measured, step: int) -> float:
+    """Sum of the learning rates since both sides had equal bits; of steps before this pass, by the table."""
+    problem, curve = side.job.spec.problem, side.curve
+    before = device_table(problem, constants(problem))[side.origin : curve.first_step, 0]
+    return float(before.sum() + curve.lr[: step - curve.first_step + 1].sum())
 
 
 def _excess(item: TensorDifference, covered: int) -> Evidence:

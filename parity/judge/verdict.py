@@ -7,10 +7,11 @@ NOT_COMPARABLE the gate refused: the sides were not given the same
 FAILED         a side did not finish
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from parity.judge import curves, facts, gate, tensors
-from parity.judge.align import Measured
+from parity.judge.align import Measured, aligned
 from parity.judge.evidence import Evidence, divergence, first
 from parity.judge.tolerances import covered_steps
 from parity.report.result import CurveDifference, Numerics, TensorDifference, Verdict
@@ -31,17 +32,22 @@ UNMEASURED = {
 _NO_CLASS = {"class": "semantics and precision are told apart by float64 truth, which this run did not make"}
 
 
-def judge(a: Measured, b: Measured) -> Numerics:
-    """The verdict about two run passes, with all that led to it."""
+def judge(a: Measured, b: Measured, further: Iterable[Evidence] = ()) -> Numerics:
+    """The verdict about two run passes, with all that led to it; compared are the steps that both have.
+
+    Args:
+      further: evidence about one of them, found elsewhere.
+    """
     unfinished = [side for side in (a, b) if not side.finished]
     if unfinished:
         return _refused(
             a, b, "FAILED", [f"{side.label} did not finish: {side.folder}" for side in unfinished]
         )
+    a, b = aligned(a, b)
     refusals = gate.differences(a, b)
     if refusals:
         return _refused(a, b, "NOT_COMPARABLE", refusals)
-    evidence = [*facts.declared(a, b), *curves.counts(a, b), *facts.replicas(a), *facts.replicas(b)]
+    evidence = [*further, *facts.declared(a, b), *curves.counts(a, b), *facts.replicas(a), *facts.replicas(b)]
     curve_differences: dict[str, CurveDifference | None] = {}
     for quantity in curves.CURVES:
         curve_differences[quantity], found = curves.compare(a, b, quantity)
@@ -117,3 +123,9 @@ def gravest(judged: list[Numerics]) -> Numerics:
         return PRECEDENCE.index(code) if code in PRECEDENCE else len(PRECEDENCE)
 
     return min(judged, key=rank)
+
+
+def reasons(judged: list[Numerics]) -> list[str]:
+    """The reasons of all pairs, each once, the gravest pair's first."""
+    ordered = sorted(judged, key=lambda numerics: numerics is not gravest(judged))
+    return list(dict.fromkeys(reason for numerics in ordered for reason in numerics.reasons))

@@ -34,6 +34,8 @@ class RunRef(Struct, kw_only=True):
     """The mode that each side was asked for; what really ran is under `speed` and in the manifests."""
     edits: dict[str, list[str]]
     """Changes planted on a side, `name=value`."""
+    resumed: dict[str, str] = {}
+    """The checkpoint that a side went on from; absent where it began at step 0."""
 
 
 class CurveDifference(Struct, kw_only=True):
@@ -127,6 +129,31 @@ class SideCurve(Struct, kw_only=True):
     skipped: int
     """Updates that the non-finite guard refused."""
     points: list[CurvePoint]
+    first_step: int = 0
+    """Where the training began, at a checkpoint or at 0; `steps` counts from there."""
+
+
+class Stretch(Struct, kw_only=True):
+    """A part of a run that changed sides."""
+
+    side: str
+    first_step: int
+    stop: int
+    """The step after its last."""
+    folder: str
+    """Its pass."""
+    checkpoint: str | None
+    """What it went on from; null for the first."""
+    loss_rel: dict[str, float | None]
+    """How far the loss of its first step is from that of the whole run of a side, by side; null where one is
+    not finite."""
+
+
+class Handoff(Struct, kw_only=True):
+    """A run that changed sides; its judgements are under `comparisons`, in pairs that begin with `label`."""
+
+    label: str
+    stretches: list[Stretch]
 
 
 class Spread(Struct, kw_only=True):
@@ -257,6 +284,8 @@ class Result(Struct, kw_only=True):
     seconds: Seconds
     unmeasured: dict[str, str]
     """Why a part is null, by its name."""
+    handoff: Handoff | None = None
+    """The run that changed sides; null where none was asked for."""
 
 
 def to_json(result: Result) -> str:

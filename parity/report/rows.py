@@ -50,10 +50,12 @@ def table(result: Result) -> Table:
     """Heads and lines of the one table."""
     if result.command == "bench":
         return _bench_table(result)
-    if result.numerics is not None:
-        labels = result.numerics.pair
+    # Where a run changed sides too, the sides themselves come first.
+    numerics = result.comparisons[0] if result.handoff is not None else result.numerics
+    if numerics is not None:
+        labels = numerics.pair
         heads = ["", *labels, "difference", "tolerance"]
-        lines = [*_curves(result.numerics), *_phases(result.numerics)]
+        lines = [*_curves(numerics), *_phases(numerics), *_handoff(result, labels)]
     else:
         labels = list(result.curves)
         heads = ["", *labels]
@@ -106,6 +108,25 @@ def _phases(numerics: Numerics) -> Iterator[list[str]]:
             f"{_number(worst.rms_rel)} rms rel, {_number(worst.max_rel)} max",
             f"{worst.tolerance_rms:.0e}, {worst.tolerance_max:.0e}",
         ]
+
+
+def _handoff(result: Result, labels: list[str]) -> Iterator[list[str]]:
+    """How far the run that changed sides is from the whole run of each side: at each change, and at most."""
+    handoff = result.handoff
+    if handoff is None:
+        return
+    for stretch in handoff.stretches[1:]:
+        apart = [f"{_number(stretch.loss_rel[side])} rel" for side in labels]
+        yield [f"hand-off, step {stretch.first_step}, first on {stretch.side}: loss", *apart, "", ""]
+    pairs = {pair.pair[1]: pair for pair in result.comparisons if pair.pair[0] == handoff.label}
+    for name in ("loss", "grad_norm"):
+        found = [getattr(pairs[side], name) for side in labels]
+        if all(found):
+            apart = [f"{_number(curve.max_rel)} rel at step {curve.at_step}" for curve in found]
+            bound = f"{found[0].tolerance:.0e} {found[0].tolerance_source}"
+            yield [f"hand-off {handoff.label}: {name.replace('_', ' ')}", *apart, "", bound]
+    verdicts = [pairs[side].verdict for side in labels]
+    yield [f"hand-off {handoff.label}: verdict", *verdicts, "", ""]
 
 
 def _nearness(item: TensorDifference) -> float:
@@ -165,6 +186,8 @@ def notes(result: Result) -> Iterator[str]:
     in_headline = result.verdict is not None and result.verdict != "SAME"
     yield from (f"note: {reason}" for reason in result.reasons[1 if in_headline else 0 :])
     for run in result.runs:
+        for side, checkpoint in run.resumed.items():
+            yield f"note: {side} went on from {checkpoint}"
         planted = [f"{side}:{edit}" for side, edits in run.edits.items() for edit in edits]
         if planted:
             yield f"note: planted by --edit: {', '.join(planted)}"

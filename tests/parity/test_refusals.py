@@ -26,6 +26,15 @@ from tests.parity.conftest import Parity
         ("run tiny --stepz 3", "--steps"),
         ("rum tiny", "run, train, bench"),
         ("train tiny", "--backend"),
+        ("run tiny --save-every 0", "--save-every 0"),
+        ("run tiny --save-every 5 --keep 0", "--keep 0"),
+        ("train tiny --backend jax --keep 2", "add --save-every"),
+        ("run tiny --resume last", "newest in"),
+        ("train tiny --backend torch --resume .", "--save-every"),
+        ("run tiny --handoff 40,20", "rising steps"),
+        ("run tiny --steps 5 --handoff 5", "rising steps"),
+        ("run tiny --backend jax --handoff 20", "two sides"),
+        ("run tiny --handoff 20 --resume last", "leave one of them out"),
     ],
 )
 def test_bad_input_is_refused_in_a_few_lines(

@@ -41,6 +41,7 @@ def test_job_survives(tmp_path) -> None:
         (("steps",), "3", "$.steps: expected int"),
         (("steps",), True, "$.steps: expected int"),
         (("spec", "problem", "optimizer", "beta1"), None, "$.spec.problem.optimizer.beta1: expected float"),
+        (("spec", "problem", "optimizer", "eps"), 10**400, "$.spec.problem.optimizer.eps: expected float"),
         (("spec", "problem", "colour"), 1, "$.spec.problem.colour"),
         (("spec", "problem", "sizes"), 5, "$.spec.problem.sizes"),
         (("observe",), "grad@0", "$.observe: expected list"),

@@ -13,7 +13,8 @@ from spec import record
 from spec.errors import RuleError
 from spec.job import Job
 from spec.presets import run_spec
-from spec.protocol import refuse_used_folder, serve
+from spec.protocol import serve
+from spec.worker.by_hand import refuse_used_folder
 
 
 @pytest.fixture

@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from spec.errors import RuleError
 from spec.params import ParamSpec
 from spec.presets import run_spec
-from spec.weights import init_parameters, load_tensors, save_tensors, state_digest, tensor_sha256
+from spec.weights import (
+    TensorFile,
+    init_parameters,
+    load_tensors,
+    save_tensors,
+    state_digest,
+    tensor_sha256,
+)
 
 TABLE = run_spec("tiny").problem.parameter_table()
 
@@ -110,6 +117,15 @@ def test_missing_and_damaged_files_are_refused(tmp_path: Path) -> None:
         with pytest.raises(RuleError, match=says) as caught:
             load_tensors(path)
         assert str(path) in caught.value.numbers
+
+
+def test_a_file_cut_while_it_is_open_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    save_tensors(path, {"first": np.ones(4), "second": np.ones(4)})
+    file = TensorFile(path)
+    os.truncate(path, path.stat().st_size - 40)
+    with pytest.raises(RuleError, match="cut off in tensor first"):
+        file.read("first")
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:

@@ -53,6 +53,18 @@ def candidates(cut: str | None, world_size: int, fixed: bool) -> tuple[Plan, ...
     return (FLAT, Plan(cut, 25), Plan(cut, 100))
 
 
+def kept(plans: tuple[Plan, ...], recorded: Any) -> tuple[Plan, ...]:
+    """The plan that a checkpoint recorded, alone, where this run could choose it; else all of them.
+
+    Going on by another plan would move the last bits.
+
+    Args:
+      recorded: `plan` of `Captured.record()`, or anything else that a checkpoint holds there.
+    """
+    name = recorded.get("name") if isinstance(recorded, dict) else None
+    return tuple(plan for plan in plans if plan.name == name) or plans
+
+
 def choose(
     plans: Sequence[Plan],
     build: Callable[[Plan], WholeStep],

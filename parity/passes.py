@@ -1,0 +1,98 @@
+"""What each pass is asked: a job with its folder, what it writes down, which checkpoints it takes and makes.
+
+Must not: decide who runs when; `turns.py` does.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from parity.handoff import Stretch
+from parity.plan import Plan
+from spec.checkpoint.find import FOLDER, step_folder
+from spec.job import Job, Timing
+
+_FULL_OBSERVATION_PARAMETERS = 30_000_000
+"""Larger models write the first gradients and the last parameters only: a copy of every state would be
+gigabytes."""
+
+
+class Passes:
+    """Makes jobs and numbers their pass folders in the order of running."""
+
+    def __init__(self, plan: Plan, folder: Path, timing: Timing | None = None) -> None:
+        self._plan, self._folder, self._timing, self._count = plan, folder, timing or Timing(), 0
+        self._handed_on: Job | None = None
+
+    def run(self, side: str) -> Job:
+        """The whole training of a side, for its numbers."""
+        plan = self._plan
+        checkpoint = plan.start.checkpoints.get(side)
+        return self._job(
+            side,
+            "run",
+            observe=observed(plan),
+            resume=None if checkpoint is None else str(checkpoint),
+            save_every=plan.save_every,
+            keep=plan.keep,
+        )
+
+    def time(self, side: str, mode: str | None = None) -> Job:
+        """A measurement of a side's step, this project's own where no mode is given."""
+        return self._job(side, "time", mode)
+
+    def stretch(self, stretch: Stretch) -> Job:
+        """A part of the run that changes sides, from the checkpoint of the part asked for before."""
+        first, last = _first_step(self._plan, stretch.first), _last_state(self._plan)
+        before, is_last = self._handed_on, stretch.stop == self._plan.spec.problem.steps
+        job = self._job(
+            stretch.side,
+            "handoff",
+            steps=stretch.stop,
+            observe=(first if before is None else ()) + (last if is_last else ()),
+            resume=before and str(Path(before.out) / FOLDER / step_folder(stretch.first)),
+            save_every=None if is_last else stretch.stop,
+        )
+        self._handed_on = job
+        return job
+
+    def _job(self, side: str, purpose: str, mode: str | None = None, **changes: Any) -> Job:
+        self._count += 1
+        plan = self._plan
+        label = purpose if mode is None else f"{purpose}_{mode.replace(':', '-')}"
+        settings: dict[str, Any] = {
+            "side": side,
+            "purpose": purpose,
+            "spec": plan.spec,
+            "mode": mode or plan.spec.execution.mode(side),
+            "steps": plan.spec.problem.steps,
+            "out": str(self._folder / "passes" / f"{self._count:03d}_{side}_{label}"),
+            "edits": plan.edits.get(side, ()),
+            "timing": self._timing,
+        }
+        return Job(**settings | changes)
+
+
+def observed(plan: Plan) -> tuple[str, ...]:
+    """What a run job writes down: every phase of the first step and the last state.
+
+    Sides that go on from checkpoints of their own have parted by rounding before, which tolerances of the
+    last state allow for and those of a first step do not.
+    """
+    first = _first_step(plan, plan.start.step) if plan.start.from_equal_bits else ()
+    return first + _last_state(plan)
+
+
+def _first_step(plan: Plan, step: int) -> tuple[str, ...]:
+    """What is written down of the first step."""
+    phases = ("grad",) if _is_large(plan) else ("grad", "clipped", "m", "v", "param")
+    return tuple(f"{phase}@{step}" for phase in phases)
+
+
+def _last_state(plan: Plan) -> tuple[str, ...]:
+    """What is written down of the last state."""
+    return ("param@last",) if _is_large(plan) else ("m@last", "v@last", "param@last")
+
+
+def _is_large(plan: Plan) -> bool:
+    size = sum(parameter.size for parameter in plan.spec.problem.parameter_table())
+    return size > _FULL_OBSERVATION_PARAMETERS

@@ -1,0 +1,52 @@
+"""`steps.rankR.jsonl`: what every step reports, written one line behind the device.
+
+Must not: wait for a step before the next one is on its way.
+"""
+
+from pathlib import Path
+from typing import Self
+
+from spec import record
+from spec.data.batches import Batch
+from spec.job import Job
+from spec.worker.trainer import Trainer
+
+
+class StepLines:
+    """The file of this rank, open for a `with` block; the last step is written at its good end."""
+
+    def __init__(self, job: Job, trainer: Trainer) -> None:
+        self._trainer = trainer
+        self._lines = record.Lines(Path(job.out) / f"steps.rank{trainer.ranks.rank}.jsonl")
+        self._waiting: tuple[int, int, Batch] | None = None
+
+    def note(self, step: int, rows: Batch) -> None:
+        """Takes note of the step just dispatched, and writes the one before."""
+        self.write()
+        self._waiting = step, self._trainer.num_steps - 1, rows
+
+    def write(self) -> None:
+        """Writes the step that was noted last, if it is not written yet; waits for it."""
+        if self._waiting is None:
+            return
+        (step, dispatched, rows), self._waiting = self._waiting, None
+        metrics = self._trainer.metrics(dispatched)
+        self._lines.write(
+            {
+                "step": step,
+                **record.float_fields("loss", metrics.loss),
+                **record.float_fields("grad_norm", metrics.grad_norm),
+                **record.float_fields("lr", metrics.lr),
+                "skipped": metrics.skipped,
+                "tokens": metrics.tokens,
+                "batch_digest": self._trainer.feed.digest(rows),
+            }
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *exc: object) -> None:
+        if kind is None:
+            self.write()
+        self._lines.close()
