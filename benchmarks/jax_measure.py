@@ -2,8 +2,8 @@
 
 window_ms: wall time a step of back-to-back calls, staging of the rows and reading of metrics inside.
 stage_us, launch_us, read_us: host time of the parts of one call on an idle device. busy_launch_us: a launch
-within a window. loss_1, loss_11: the loss that the first and the eleventh call end with, which tell whether two
-forms compute the same. A variant under the flags `trace` is profiled after it was timed.
+within a window. loss_1, loss_11: the loss that the first and the eleventh call end with: whether two forms
+compute the same. A variant under the flags `trace` is profiled after it was timed.
 """
 
 import argparse

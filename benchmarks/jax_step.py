@@ -53,9 +53,9 @@ ENVIRON: dict[str, dict[str, str]] = {
     },
 }
 DEFAULT = (
-    "shipped,jit_call,lean,same_batch,ring_same_batch,flat,no_readback,late_copy,metrics_ring,unsharded,excess,"
-    "donated_batch,scan8,unroll8,shipped@off,shipped@min1,shipped@serialize,shipped@while,scan8@while,scan8@all,"
-    "shipped@all,shipped@concurrent,shipped@skip_temp,shipped@no_triton,dump,vlog,trace"
+    "shipped,jit_call,lean,same_batch,ring_same_batch,flat,scan8,unsharded,no_readback,late_copy,metrics_ring,"
+    "excess,donated_batch,unroll8,trace,dump,shipped@off,shipped@min1,scan8@while,shipped@while,shipped@serialize,"
+    "scan8@all,shipped@skip_temp,shipped@concurrent,shipped@no_triton,vlog"
 )
 WINDOWS, WINDOW_S, CALLS, BATCHES = 10, 0.3, 100, 16
 
