@@ -19,6 +19,7 @@ from jax.sharding import PartitionSpec
 
 from jax_impl.parallel import BY_RANK, REPLICATED, Ranks
 from jax_impl.xla import hlo
+from jax_impl.xla.first_steps import leaf_name
 from spec.errors import RuleError
 from spec.params import ParamSpec
 from spec.precision import Profile
@@ -69,11 +70,12 @@ class Arena:
         self.seen: dict[str, Arrays] = {}
         """Gradients of the last step that was observed, by phase."""
         weights = {row.name: _values(self._params[row.name][1], profile.master) for row in self.rows}
-        moments = {name: np.zeros(array.shape, profile.moments) for name, array in weights.items()}
+        # Zeros of their own each: on a CPU, an array may lie in the memory of the host array it came from.
+        m, v = ({name: np.zeros(w.shape, profile.moments) for name, w in weights.items()} for _ in "mv")
         self.train_state = TrainState(
             params=self._place(weights),
-            m=self._place(moments),
-            v=self._place(moments),
+            m=self._place(m),
+            v=self._place(v),
             buffers=self._place(_buffer_values(self._buffers, profile.master), BY_RANK),
             applied=self._counter(0),
             skipped=self._counter(0),
@@ -186,12 +188,12 @@ def prove_in_place(program: jax.stages.Compiled, state: TrainState) -> int:
         if not (alike and before.sharding.is_equivalent_to(sharding, before.ndim)):
             raise RuleError(
                 "A step gives its state back as it took it.",
-                f"{_leaf_name(path)}: in {before.dtype}{before.shape} {before.sharding.spec}, "
+                f"{leaf_name(path)}: in {before.dtype}{before.shape} {before.sharding.spec}, "
                 f"out {after.dtype}{after.shape} {sharding.spec}",
                 "look for a value of another dtype in the update",
             )
     in_place = hlo.aliased_parameters(text)
-    copied = [_leaf_name(path) for number, (path, _) in enumerate(leaves) if number not in in_place]
+    copied = [leaf_name(path) for number, (path, _) in enumerate(leaves) if number not in in_place]
     alias_bytes = memory.alias_size_in_bytes
     state_bytes = sum(_local_bytes(leaf) for _, leaf in leaves)
     if copied or alias_bytes != state_bytes:
@@ -205,11 +207,6 @@ def prove_in_place(program: jax.stages.Compiled, state: TrainState) -> int:
 
 def _local_bytes(leaf: Any) -> int:
     return math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
-
-
-def _leaf_name(path: tuple[Any, ...]) -> str:
-    """`params/wte.weight`, from the path of a leaf in the state."""
-    return "/".join(str(getattr(key, "name", getattr(key, "key", key))) for key in path)
 
 
 def _canonical(path: Iterable[Any]) -> str:

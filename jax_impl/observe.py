@@ -15,6 +15,7 @@ from jax_impl.memory import Arrays, TrainState
 from jax_impl.runtime import compiler_options, matmul_precision
 from jax_impl.step import cast
 from jax_impl.trainer import Trainer
+from jax_impl.xla import compilations
 from spec.data.batches import Batch
 from spec.data.folder import batch_file
 from spec.job import Job
@@ -91,7 +92,8 @@ def activations(trainer: Trainer, rows: Batch) -> Tensors:
         return cast(_by_call(outputs), profile.master)
 
     arguments = arena.tensors("param"), arena.tensors("buffer"), rows
-    program = jax.jit(forward).lower(*arguments).compile(compiler_options(profile))
+    with compilations.apart():
+        program = jax.jit(forward).lower(*arguments).compile(compiler_options(profile))
     return {key: np.array(output) for key, output in program(*arguments).items()}
 
 

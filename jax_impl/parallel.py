@@ -19,6 +19,7 @@ from jax.experimental import multihost_utils
 from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from jax_impl.xla import compilations
 from spec.errors import RuleError
 from spec.run import Execution
 
@@ -94,12 +95,16 @@ class Ranks:
 
     def broadcast(self, tree: Tree) -> Tree:
         """Rank 0's values of a tree of host arrays, on every rank."""
-        return multihost_utils.broadcast_one_to_all(tree) if self.world_size > 1 else tree
+        if self.world_size == 1:
+            return tree
+        with compilations.apart():
+            return multihost_utils.broadcast_one_to_all(tree)
 
     def barrier(self) -> None:
         """Waits until every rank is here."""
         if self.world_size > 1:
-            multihost_utils.sync_global_devices("barrier")
+            with compilations.apart():
+                multihost_utils.sync_global_devices("barrier")
 
     def synchronize(self, arrays: Any) -> None:
         """Waits until the arrays of a tree are computed; JAX has no call that waits for a device."""

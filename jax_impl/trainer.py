@@ -27,6 +27,8 @@ from jax_impl.models import Side, preset_side
 from jax_impl.state import State
 from jax_impl.step import Batch as DeviceBatch
 from jax_impl.step import Step, make_step
+from jax_impl.xla import compilations
+from jax_impl.xla.first_steps import FirstSteps
 from spec import codec
 from spec.data.batches import Batch, RowSource, open_source
 from spec.edits import Edit, constants
@@ -101,6 +103,7 @@ class Trainer:
         self.num_steps = 0
         """Steps dispatched."""
         self.stage = Stage(self.ranks)
+        self._first_steps = FirstSteps(self.ranks.mesh)
         self._metrics: deque[jax.Array] = deque(maxlen=2)
 
     @cached_property
@@ -122,7 +125,9 @@ class Trainer:
         if self.compiled is None:
             assert isinstance(self.state, Arena)
             self.compiled = compile_step(self._step, self.state, batch, self.mode, self.problem.profile)
+        self._first_steps.before(self.state.train_state)
         self.state.train_state, metrics = self.compiled.step(self.state.train_state, batch)
+        self._first_steps.after((self.state.train_state, metrics))
         metrics.copy_to_host_async()
         self._metrics.append(metrics)
         self.num_steps += 1
@@ -133,10 +138,11 @@ class Trainer:
         Nothing else changes. All ranks call this together.
         """
         batch = self.stage(rows)
-        if self._observed is None:
-            assert isinstance(self.state, Arena)
-            self._observed = compile_observed(self._step, self.state, batch, self.problem.profile)
-        after, _, self.state.seen = self._observed(self.state.train_state, batch)
+        with compilations.apart():
+            if self._observed is None:
+                assert isinstance(self.state, Arena)
+                self._observed = compile_observed(self._step, self.state, batch, self.problem.profile)
+            after, _, self.state.seen = self._observed(self.state.train_state, batch)
         return after
 
     def metrics(self, step: int | None = None) -> Metrics:
@@ -160,11 +166,13 @@ class Trainer:
 
     def export(self, phases: Iterable[str]) -> Tensors:
         """Copies of the phases on the host, keys `phase/name`; waits for the device."""
-        return state.export(self.state, phases)
+        with compilations.apart():
+            return state.export(self.state, phases)
 
     def load(self, tensors: Tensors) -> None:
         """Puts a state in place, keys `phase/name`; see `jax_impl.state.load`."""
-        state.load(self.state, tensors)
+        with compilations.apart():
+            state.load(self.state, tensors)
 
     def facts(self) -> dict[str, Any]:
         """What this trainer really holds, for the manifest."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from spec import codec
 from spec.errors import RuleError
+from spec.jit import jit_options
 from spec.params import ParamSpec
 from spec.precision import Profile, find_profile
 from spec.schedule import Schedule
@@ -18,6 +19,7 @@ from spec.workloads import WORKLOADS, Sizes, gpt, mlp, parameter_table
 
 TORCH_MODES = ("eager", "inductor", "graph", "graph+inductor")
 JAX_MODES = ("jit", "nojit")
+"""`jit` may be told more, after a colon; see `spec/jit.py`."""
 AUTO_MODES = {
     "cpu": {"torch": "eager", "jax": "jit"},
     "cuda": {"torch": "graph+inductor", "jax": "jit"},
@@ -176,6 +178,9 @@ class RunSpec:
 
 def check_mode(side: str, mode: str, device: str) -> None:
     """Refuses a mode that the side does not have, or that the device cannot run."""
+    if side == "jax" and mode.startswith("jit:"):
+        jit_options(mode)
+        return
     modes = TORCH_MODES if side == "torch" else JAX_MODES
     known = (*modes, *(f"baseline:{name}" for name in BASELINES[side]))
     if mode not in known:
