@@ -4,15 +4,15 @@ Each form stages rows, launches, and reads metrics one call late; what differs i
 step itself is `jax_impl.step.make_step`'s, unchanged. Must not: time anything.
 """
 
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.flatten_util import ravel_pytree
 from jax.sharding import PartitionSpec, SingleDeviceSharding
 
 from jax_impl.memory import Arena, TrainState, layout
@@ -233,24 +233,50 @@ class RingSameBatch(MetricsRing, SameBatch):
     """The ring, and the same batch always: every address is the same in every call."""
 
 
-class Flat(Jitted):
-    """Parameters, m and v are one flat array each: few arguments and results instead of one a parameter."""
+class Leaves(Jitted):
+    """Parameters, m and v are one array a parameter each, as a tree of them would be."""
 
     def begin(self, state: TrainState) -> Any:
-        host = jax.tree.map(lambda leaf: np.asarray(leaf.addressable_data(0)), state)
-        assert not host.buffers, "flat takes models without buffers"
-        flat, self.unflatten = ravel_pytree(host.params)
-        phases = [np.asarray(ravel_pytree(phase)[0]) for phase in (host.m, host.v)]
-        counters = np.asarray([host.applied, host.skipped], np.int32)
+        self.flat_layout = self.trainer.state.layout  # type: ignore[attr-defined]
         place = self.trainer.ranks.place
-        return tuple(place(np.asarray(leaf), REPLICATED) for leaf in (flat, *phases, counters))
+
+        def leaves(flat_N: jax.Array) -> dict[str, jax.Array]:
+            arrays = self.flat_layout.split(np.array(flat_N.addressable_data(0)))
+            return {name: place(np.array(array), REPLICATED) for name, array in arrays.items()}
+
+        return replace(state, params=leaves(state.params), m=leaves(state.m), v=leaves(state.v))
 
     def train_step(self, state: Any, batch: Any) -> Any:
-        params, m, v = (self.unflatten(phase) for phase in state[:3])
-        own = TrainState(params, m, v, {}, state[3][0], state[3][1])
-        own, metrics, _ = self._step(own, batch)
-        flat = (ravel_pytree(phase)[0] for phase in (own.params, own.m, own.v))
-        return (*flat, jnp.stack([own.applied, own.skipped])), metrics
+        flatten, split = self.flat_layout.flatten, self.flat_layout.split
+        flat = replace(state, params=flatten(state.params), m=flatten(state.m), v=flatten(state.v))
+        new, metrics, _ = self._step(flat, batch)
+        return replace(new, params=split(new.params), m=split(new.m), v=split(new.v)), metrics
+
+
+class Packed(Jitted):
+    """The rows come as one array: one copy to the device instead of one a field."""
+
+    def stage(self, rows: Sequence[Batch]) -> Any:
+        self.widths = {name: array.shape[1:] for name, array in rows[0].items()}
+        arrays = [array.reshape(len(array), -1) for array in rows[0].values()]
+        return self.trainer.ranks.place(np.concatenate(arrays, axis=1), BY_RANK)
+
+    def train_step(self, state: Any, batch: Any) -> Any:
+        parts, start = {}, 0
+        for name, shape in self.widths.items():
+            stop = start + math.prod(shape)
+            parts[name] = batch[:, start:stop].reshape(-1, *shape)
+            start = stop
+        return self._step(state, parts)[:2]
+
+
+class PackedPut(Packed):
+    """As `packed`, by `device_put`."""
+
+    def stage(self, rows: Sequence[Batch]) -> Any:
+        self.widths = {name: array.shape[1:] for name, array in rows[0].items()}
+        arrays = [array.reshape(len(array), -1) for array in rows[0].values()]
+        return jax.device_put(np.concatenate(arrays, axis=1), self.trainer.ranks.sharding(BY_RANK))
 
 
 class Scan8(Jitted):
@@ -294,7 +320,9 @@ FORMS: dict[str, Callable[[Trainer], Shipped]] = {
     "donated_batch": DonatedBatch,
     "metrics_ring": MetricsRing,
     "ring_same_batch": RingSameBatch,
-    "flat": Flat,
+    "leaves": Leaves,
+    "packed": Packed,
+    "packed_put": PackedPut,
     "scan8": Scan8,
     "unroll8": Unroll8,
     "excess": Excess,

@@ -30,24 +30,24 @@ from spec.run import Problem
 Batch = dict[str, jax.Array]
 """One rank's rows on the device."""
 
-Step = Callable[[Any, Batch], tuple[Any, jax.Array, dict[str, Arrays]]]
+Step = Callable[[Any, Batch], tuple[Any, jax.Array, dict[str, jax.Array]]]
 """(state, batch) -> (state, metrics, gradients by phase). Metrics are this rank's row of `METRICS`, (1, 6).
-Gradients are for whoever observes, and cost nothing where they are left out of a compiled program."""
+Gradients are flat, for whoever observes, and cost nothing where they are left out of a compiled program."""
 
 
 class Sums(NamedTuple):
     """What is summed over micro-batches and then over ranks, all of it in the accumulate dtype."""
 
-    grads: Arrays
+    grads: Any
+    """Of each parameter by name; one flat array once they are to be reduced."""
     loss: jax.Array
     tokens: jax.Array
 
 
 def make_step(side: Side, problem: Problem, constants: Constants, arena: Arena) -> Step:
     """The uncompiled step of a problem."""
-    profile, ranks = problem.profile, arena.ranks
+    profile, ranks, layout = problem.profile, arena.ranks, arena.layout
     table = device_table(problem, constants)
-    decayed = {row.name: row.decayed for row in arena.rows}
 
     def part_sums(working: Arrays, buffers: Arrays, part: Batch) -> tuple[Sums, Arrays]:
         """Sums of one micro-batch, each rounded once to the accumulate dtype, and the buffers after it."""
@@ -61,29 +61,26 @@ def make_step(side: Side, problem: Problem, constants: Constants, arena: Arena) 
             (loss_sum, (count, after)), grads = jax.value_and_grad(loss, has_aux=True)(working)
         return cast(Sums(grads, loss_sum, count), profile.accumulate), after
 
-    def step(state: TrainState, batch: Batch) -> tuple[TrainState, jax.Array, dict[str, Arrays]]:
+    def step(state: TrainState, batch: Batch) -> tuple[TrainState, jax.Array, dict[str, jax.Array]]:
         # One rounding a step: every use in every micro-batch reads this copy.
-        working = ranks.own(cast(state.params, profile.compute))
+        working = ranks.own(cast(layout.split(state.params), profile.compute))
         own_buffers = jax.tree.map(lambda buffer: buffer[0], state.buffers)
-        begin = ranks.own(_no_sums(state.params, profile.accumulate)), own_buffers
+        begin = ranks.own(_no_sums(working, profile.accumulate)), own_buffers
         parts = jax.tree.map(lambda rows: rows.reshape(problem.micro_batches, -1, *rows.shape[1:]), batch)
         own_sums, own_buffers = _over_parts(partial(part_sums, working), begin, parts)
-        sums = ranks.all_reduce(own_sums)
+        sums = ranks.all_reduce(own_sums._replace(grads=layout.flatten(own_sums.grads)))
 
         loss = sums.loss / sums.tokens
-        grads = jax.tree.map(lambda grad: grad / sums.tokens, sums.grads)
+        grads = sums.grads / sums.tokens
         norm = global_norm(grads)
         clip = clip_coefficient(norm, constants.max_norm, constants.clip_eps)
-        clipped = jax.tree.map(lambda grad: grad * clip, grads)
+        clipped = grads * clip
         lr, correction1, correction2 = jnp.asarray(table)[jnp.minimum(state.applied, len(table) - 1)]
         finite = jnp.isfinite(loss) & jnp.isfinite(norm)
 
-        params, m, v = {}, {}, {}
-        for name, param in state.params.items():
-            moments = state.m[name], state.v[name]
-            params[name], m[name], v[name] = adamw(
-                param, clipped[name], *moments, lr, correction1, correction2, constants, decayed[name]
-            )
+        params, m, v = adamw(
+            state.params, clipped, state.m, state.v, lr, correction1, correction2, constants, layout.decayed()
+        )
         buffers = jax.tree.map(lambda buffer: buffer[None], own_buffers)
         updated = TrainState(params, m, v, buffers, state.applied + 1, state.skipped)
         refused = replace(state, skipped=state.skipped + 1)

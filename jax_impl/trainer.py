@@ -10,7 +10,7 @@ Must not: touch files. Counterpart: `torch_impl/trainer.py`.
 
 import math
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -26,7 +26,7 @@ from jax_impl.memory import METRICS, Arena
 from jax_impl.models import Side, preset_side
 from jax_impl.state import State
 from jax_impl.step import Batch as DeviceBatch
-from jax_impl.step import Step, make_step
+from jax_impl.step import make_step
 from jax_impl.xla import compilations
 from jax_impl.xla.first_steps import FirstSteps
 from spec import codec
@@ -83,7 +83,7 @@ class Trainer:
         table = problem.parameter_table()
         self.compiled: Compiled | None = None
         """What the step became; None until the first batch tells its shapes."""
-        self._observed: Step | None = None
+        self._observed: Callable[[Any, DeviceBatch], tuple[Any, Any, Any]] | None = None
         self.state: State
         if mode.startswith("baseline:"):
             if chosen != constants(problem):
@@ -103,7 +103,8 @@ class Trainer:
         self.num_steps = 0
         """Steps dispatched."""
         self.stage = Stage(self.ranks)
-        self._first_steps = FirstSteps(self.ranks.mesh)
+        self.first_steps = FirstSteps(self.ranks.mesh)
+        """What is checked as the first steps run."""
         self._metrics: deque[jax.Array] = deque(maxlen=2)
 
     @cached_property
@@ -125,9 +126,9 @@ class Trainer:
         if self.compiled is None:
             assert isinstance(self.state, Arena)
             self.compiled = compile_step(self._step, self.state, batch, self.mode, self.problem.profile)
-        self._first_steps.before(self.state.train_state)
+        self.first_steps.before(self.state.train_state)
         self.state.train_state, metrics = self.compiled.step(self.state.train_state, batch)
-        self._first_steps.after((self.state.train_state, metrics))
+        self.first_steps.after((self.state.train_state, metrics))
         metrics.copy_to_host_async()
         self._metrics.append(metrics)
         self.num_steps += 1

@@ -35,6 +35,7 @@ def do(job: Job, ranks: Ranks) -> None:
     problem, execution = job.spec.problem, job.spec.execution
     source = open_source(problem, job.batches)
     trainer = Trainer(problem, execution, job.mode, job.edits, source=source, ranks=ranks)
+    trainer.first_steps.alone = True
     observer = Observer(job)
     manifest = _Manifest(job, trainer, observer)
     manifest.write()

@@ -1,10 +1,10 @@
 """What must hold when the first steps run, and is an error that names the leaf or program where it does not.
 
 Before the first: no two leaves of the state share memory, which would be given away twice. After each of the
-first two: everything still lies on the devices asked for. Between them: no other program was made; an
-operation that somebody computes between steps queues up behind each of them. That a step is one program which
-takes back its state as it gave it, in place, is proven from the program itself, in `jax_impl/memory.py`.
-Must not: wait for a device.
+first two: everything still lies on the devices asked for. Between them, in a worker: no other program was
+made; an operation that somebody computes between steps queues up behind each of them. That a step is one
+program which takes back its state as it gave it, in place, is proven from the program itself, in
+`jax_impl/memory.py`. Must not: wait for a device.
 """
 
 from typing import Any
@@ -24,16 +24,19 @@ class FirstSteps:
         self._devices = set(mesh.devices.flat)
         self._mark: int | None = None
         self._done = 0
+        self.alone = False
+        """Whether the process has nothing to compute but the step: a worker, which says so."""
 
     def before(self, state: Any) -> None:
         """To be called right before a step is launched.
 
         Raises:
-          RuleError: two leaves share memory, or a program was made since the step before.
+          RuleError: two leaves share memory, or a program was made since the step before, in a process that
+            is there for the step alone.
         """
         if self._done == 0:
             refuse_shared(state)
-        elif self._done < CHECKED_STEPS and self._mark is not None:
+        elif self.alone and self._done < CHECKED_STEPS and self._mark is not None:
             strays = compilations.since(self._mark)
             if strays:
                 raise RuleError(
