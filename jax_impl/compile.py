@@ -82,25 +82,30 @@ def compile_observed(step: Step, arena: Arena, batch: Batch, profile: Profile) -
     return build(observed_step, arena, batch, options, gradients=(REPLICATED,)).program
 
 
-def prove(program: jax.stages.Compiled, arena: Arena) -> dict[str, Any]:
+def prove(program: jax.stages.Compiled, arena: Arena, steps: int = 1) -> dict[str, Any]:
     """What the program was found to do, for the manifest.
 
+    Args:
+      steps: training steps that the program makes, as a loop or written out.
+
     Raises:
-      RuleError: it does not update its state in place, or does not reduce every gradient exactly once,
-        outside of loops.
+      RuleError: it does not update its state in place, or does not reduce every gradient exactly once a step,
+        outside of the loop over micro-batches.
     """
     text = program.as_text()
     assert text is not None
     in_place_bytes = prove_in_place(program, abstract(arena.train_state))
     found = hlo.collectives(text)
     num_sums = sum(row.size for row in arena.rows) + 2 if arena.ranks.world_size > 1 else 0
+    over_steps = int(steps > 1 and any(item.loops for item in found))
+    expected = num_sums if over_steps else num_sums * steps
     reduced = sum(item.elements for item in found if item.kind == "all-reduce")
-    in_loops = sum(item.in_loop for item in found)
+    in_loops = sum(item.loops != over_steps for item in found)
     others = sorted({item.kind for item in found} - {"all-reduce"})
-    if reduced != num_sums or in_loops or others:
+    if reduced != expected or in_loops or others:
         raise RuleError(
             "A step reduces every gradient, the loss and the tokens exactly once, outside of its loops.",
-            f"{reduced} elements reduced, {num_sums} expected; collectives in loops: {in_loops}; "
+            f"{reduced} elements reduced, {expected} expected; collectives in loops: {in_loops}; "
             f"of other kinds: {', '.join(others) or 'none'}",
             "take gradients with respect to parameters that are marked as the rank's own",
         )

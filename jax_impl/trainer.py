@@ -10,7 +10,7 @@ Must not: touch files. Counterpart: `torch_impl/trainer.py`.
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -29,10 +29,12 @@ from jax_impl.step import Batch as DeviceBatch
 from jax_impl.step import make_step
 from jax_impl.xla import compilations
 from jax_impl.xla.first_steps import FirstSteps
+from jax_impl.xla.several import compile_several, stage_several
 from spec import codec
 from spec.data.batches import Batch, RowSource, open_source
 from spec.edits import Edit, constants
 from spec.errors import RuleError
+from spec.jit import jit_options
 from spec.run import Execution, Problem
 from spec.weights import Tensors, init_parameters
 
@@ -57,7 +59,7 @@ class Trainer:
     """One run on this process's device.
 
     Args:
-      mode: `jit`, `nojit` or `baseline:NAME`.
+      mode: `jit` (told more after a colon, see `spec/jit.py`), `nojit` or `baseline:NAME`.
       edits: changes to the step's constants.
       side: the model and loss; the preset's own when None. A model that comes with values keeps them, and
         every rank takes those of rank 0.
@@ -82,7 +84,9 @@ class Trainer:
         self.side = side or preset_side(problem, chosen)
         table = problem.parameter_table()
         self.compiled: Compiled | None = None
-        """What the step became; None until the first batch tells its shapes."""
+        """What the step became, the longest launch of it; None until the first batch tells its shapes."""
+        self._programs: dict[int, Compiled] = {}
+        """By how many steps they make."""
         self._observed: Callable[[Any, DeviceBatch], tuple[Any, Any, Any]] | None = None
         self.state: State
         if mode.startswith("baseline:"):
@@ -90,7 +94,8 @@ class Trainer:
                 raise RuleError("A baseline is stock.", f"edits on {mode}", "edit another mode")
             name = mode.removeprefix("baseline:")
             self.state = baseline = Baseline(name, self.side, problem, chosen, self.ranks)
-            self.compiled = uncompiled(baseline.step, mode, "a baseline compiles inside its first steps")
+            reason = "a baseline compiles inside its first steps"
+            self.compiled = self._programs[1] = uncompiled(baseline.step, mode, reason)
             self._observed = baseline.observed
         else:
             self.state = arena = Arena(self.side.build(), table, problem.profile, self.ranks)
@@ -105,12 +110,18 @@ class Trainer:
         self.stage = Stage(self.ranks)
         self.first_steps = FirstSteps(self.ranks.mesh)
         """What is checked as the first steps run."""
-        self._metrics: deque[jax.Array] = deque(maxlen=2)
+        self._metrics: deque[tuple[int, jax.Array]] = deque(maxlen=2)
+        """The first step of a launch, and the metrics of its steps."""
 
     @cached_property
     def feed(self) -> Feed:
         """This rank's rows of every step."""
         return Feed(self._source or open_source(self.problem), self.problem, self.ranks)
+
+    @property
+    def steps_per_launch(self) -> int:
+        """How many steps the mode asks for in one launch."""
+        return jit_options(self.mode).steps_per_launch
 
     @property
     def applied(self) -> int:
@@ -123,15 +134,37 @@ class Trainer:
 
     def launch(self, batch: DeviceBatch) -> None:
         """The second half of `step`: one call, on rows that `stage` has put on the device."""
-        if self.compiled is None:
+        if 1 not in self._programs:
             assert isinstance(self.state, Arena)
-            self.compiled = compile_step(self._step, self.state, batch, self.mode, self.problem.profile)
+            with compilations.apart():
+                self._programs[1] = compile_step(
+                    self._step, self.state, batch, self.mode, self.problem.profile
+                )
+        self._launch(batch, 1)
+
+    def steps(self, many: Sequence[Batch]) -> None:
+        """Dispatches as many steps as batches are given, in one launch; metrics of all can be read."""
+        self.launch_steps(stage_several(many, self.ranks))
+
+    def launch_steps(self, batches: DeviceBatch) -> None:
+        """The second half of `steps`, on rows that `stage_several` has put on the device."""
+        count = next(iter(batches.values())).shape[0]
+        if count not in self._programs:
+            assert isinstance(self.state, Arena)
+            with compilations.apart():
+                self._programs[count] = compile_several(
+                    self._step, self.state, batches, self.mode, self.problem.profile
+                )
+        self._launch(batches, count)
+
+    def _launch(self, batch: DeviceBatch, num_steps: int) -> None:
+        self.compiled = self._programs[max(self._programs)]
         self.first_steps.before(self.state.train_state)
-        self.state.train_state, metrics = self.compiled.step(self.state.train_state, batch)
+        self.state.train_state, metrics = self._programs[num_steps].step(self.state.train_state, batch)
         self.first_steps.after((self.state.train_state, metrics))
         metrics.copy_to_host_async()
-        self._metrics.append(metrics)
-        self.num_steps += 1
+        self._metrics.append((self.num_steps, metrics))
+        self.num_steps += num_steps
 
     def look(self, rows: Batch) -> Any:
         """Keeps the gradients that a step on these rows would have, for `export`; returns the state after it.
@@ -149,12 +182,13 @@ class Trainer:
     def metrics(self, step: int | None = None) -> Metrics:
         """Metrics of a step, the last when None; waits until the device is through with that step.
 
-        Kept are those of the last two, so that a loop can dispatch step n and then read step n - 1.
+        Kept are those of the last two launches, so that a loop can dispatch step n and then read step n - 1.
         """
         number = self.num_steps - 1 if step is None else step
-        age = self.num_steps - 1 - number
-        assert 0 <= age < len(self._metrics), f"metrics of step {number} after step {self.num_steps - 1}"
-        row = np.asarray(self._metrics[-1 - age].addressable_data(0))[0]
+        kept = [(first, rows) for first, rows in self._metrics if first <= number < self.num_steps]
+        assert kept, f"metrics of step {number} after step {self.num_steps - 1}"
+        first, rows = kept[-1]
+        row = np.asarray(rows.addressable_data(0)).reshape(-1, len(METRICS))[number - first]
         values = dict(zip(METRICS, row.tolist(), strict=True))
         return Metrics(
             step=number,

@@ -5,6 +5,7 @@ Must not: compute statistics, or judge. Counterpart: `torch_impl/work.py`.
 
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
@@ -15,6 +16,7 @@ from jax_impl.feed import Feed
 from jax_impl.observe import INIT, Observer
 from jax_impl.parallel import Ranks
 from jax_impl.trainer import Trainer
+from jax_impl.xla.several import stage_several
 from spec import protocol, record
 from spec.data.batches import Batch, open_source
 from spec.environment import describe_environment
@@ -88,14 +90,28 @@ class _Manifest:
 
 
 def _run(job: Job, trainer: Trainer, observer: Observer) -> None:
-    """Steps 0, 1, ...; the metrics of a step are read after the next was dispatched."""
+    """Steps 0, 1, ...; the metrics of a launch are read after the next was dispatched."""
     with _Steps(job, trainer) as steps:
-        for step in range(job.steps):
-            rows = trainer.feed.rows(step)
-            observer.before(trainer, step, rows)
-            trainer.step(rows)
-            steps.note(step, rows)
-            observer.after(trainer, step)
+        for numbers in _launches(job, trainer.steps_per_launch):
+            many = [trainer.feed.rows(number) for number in numbers]
+            observer.before(trainer, numbers[0], many[0])
+            if len(many) == 1:
+                trainer.step(many[0])
+            else:
+                trainer.steps(many)
+            steps.note(numbers, many)
+            observer.after(trainer, numbers[-1])
+
+
+def _launches(job: Job, steps_per_launch: int) -> Iterator[list[int]]:
+    """The steps of each launch: as many as the mode says, but alone those that are observed and the rest."""
+    seen = {job.observed_at(entry)[1] for entry in job.observe}
+    number = 0
+    while number < job.steps:
+        many = list(range(number, number + steps_per_launch))
+        whole = many[-1] < job.steps and not seen & set(many)
+        yield many if whole else [number]
+        number += steps_per_launch if whole else 1
 
 
 def _lockstep(job: Job, trainer: Trainer, observer: Observer) -> None:
@@ -106,7 +122,7 @@ def _lockstep(job: Job, trainer: Trainer, observer: Observer) -> None:
             rows = trainer.feed.rows(step)
             observer.before(trainer, step, rows)
             trainer.step(rows)
-            steps.note(step, rows)
+            steps.note([step], [rows])
             observer.after(trainer, step)
 
 
@@ -116,12 +132,15 @@ class _Steps:
     def __init__(self, job: Job, trainer: Trainer) -> None:
         self._trainer = trainer
         self._lines = record.Lines(Path(job.out) / f"steps.rank{trainer.ranks.rank}.jsonl")
-        self._waiting: tuple[int, int, Batch] | None = None
+        self._waiting: list[tuple[int, int, Batch]] = []
 
-    def note(self, step: int, rows: Batch) -> None:
-        """Takes note of the step just dispatched, and writes the one before."""
+    def note(self, numbers: list[int], many: list[Batch]) -> None:
+        """Takes note of the steps just dispatched, and writes those before."""
         self._write()
-        self._waiting = step, self._trainer.num_steps - 1, rows
+        first = self._trainer.num_steps - len(many)
+        self._waiting = [
+            (number, first + i, rows) for i, (number, rows) in enumerate(zip(numbers, many, strict=True))
+        ]
 
     def __enter__(self) -> Self:
         return self
@@ -132,35 +151,32 @@ class _Steps:
         self._lines.close()
 
     def _write(self) -> None:
-        if self._waiting is None:
-            return
-        step, dispatched, rows = self._waiting
-        metrics = self._trainer.metrics(dispatched)
-        self._lines.write(
-            {
-                "step": step,
-                **record.float_fields("loss", metrics.loss),
-                **record.float_fields("grad_norm", metrics.grad_norm),
-                **record.float_fields("lr", metrics.lr),
-                "skipped": metrics.skipped,
-                "tokens": metrics.tokens,
-                "batch_digest": self._trainer.feed.digest(rows),
-            }
-        )
+        for step, dispatched, rows in self._waiting:
+            metrics = self._trainer.metrics(dispatched)
+            self._lines.write(
+                {
+                    "step": step,
+                    **record.float_fields("loss", metrics.loss),
+                    **record.float_fields("grad_norm", metrics.grad_norm),
+                    **record.float_fields("lr", metrics.lr),
+                    "skipped": metrics.skipped,
+                    "tokens": metrics.tokens,
+                    "batch_digest": self._trainer.feed.digest(rows),
+                }
+            )
 
 
 def _time(job: Job, trainer: Trainer) -> None:
     """Warm-up, windows of back-to-back steps, then single calls on an idle device: `windows.jsonl`."""
     timing, problem, ranks = job.timing, job.spec.problem, trainer.ranks
     prepared = Feed(open_source(problem, job.batches), problem, ranks, cycle=PREPARED_BATCHES)
-    # Two at least: a window reads the metrics of the step before.
-    for _ in range(max(2, timing.warmup_steps)):
-        trainer.step(prepared.rows(trainer.num_steps))
+    # Two launches at least: a window reads the metrics of the one before.
+    for _ in range(max(2, timing.warmup_steps // trainer.steps_per_launch)):
+        _launch(trainer, prepared)
     windows = Path(job.out) / "windows.jsonl" if ranks.rank == 0 else Path(os.devnull)
     with record.Lines(windows) as lines:
         for _ in range(timing.windows):
-            wall_s = _window_s(trainer, prepared, timing.steps_per_window)
-            lines.write({"kind": "window", "steps": timing.steps_per_window, "wall_s": wall_s})
+            lines.write({"kind": "window", **_window(trainer, prepared, timing.steps_per_window)})
         for _ in range(timing.calls):
             lines.write({"kind": "dispatch", "us": _dispatch_us(trainer, prepared)})
         if trainer.compiled and "launch_us" not in trainer.compiled.reasons:
@@ -170,33 +186,50 @@ def _time(job: Job, trainer: Trainer) -> None:
         lines.write({"kind": "memory", "peak_mem_bytes": peak_mem_bytes, "reason": reason})
 
 
-def _window_s(trainer: Trainer, prepared: Feed, num_steps: int) -> float:
-    """Wall time of back-to-back steps, their metrics read one step late as a training loop does."""
+def _next_rows(trainer: Trainer, prepared: Feed) -> list[Batch]:
+    """The rows of the next launch."""
+    return [prepared.rows(trainer.num_steps + i) for i in range(trainer.steps_per_launch)]
+
+
+def _launch(trainer: Trainer, prepared: Feed) -> None:
+    """The next launch."""
+    many = _next_rows(trainer, prepared)
+    if len(many) == 1:
+        trainer.step(many[0])
+    else:
+        trainer.steps(many)
+
+
+def _window(trainer: Trainer, prepared: Feed, num_steps: int) -> dict[str, float]:
+    """Wall time of back-to-back steps, their metrics read one launch late as a training loop does."""
+    per_launch = trainer.steps_per_launch
+    launches = max(1, num_steps // per_launch)
     trainer.ranks.fence(trainer.state.train_state)
     started = time.perf_counter()
-    for _ in range(num_steps):
-        trainer.step(prepared.rows(trainer.num_steps))
-        trainer.metrics(trainer.num_steps - 2)
+    for _ in range(launches):
+        _launch(trainer, prepared)
+        trainer.metrics(trainer.num_steps - 1 - per_launch)
     trainer.ranks.synchronize(trainer.state.train_state)
-    return time.perf_counter() - started
+    return {"steps": launches * per_launch, "wall_s": time.perf_counter() - started}
 
 
 def _dispatch_us(trainer: Trainer, prepared: Feed) -> float:
-    """Host time of one call of `step` on an idle device."""
-    rows = prepared.rows(trainer.num_steps)
+    """Host time a step of one dispatch on an idle device."""
     trainer.ranks.fence(trainer.state.train_state)
     started = time.perf_counter()
-    trainer.step(rows)
-    return (time.perf_counter() - started) * 1e6
+    _launch(trainer, prepared)
+    return (time.perf_counter() - started) * 1e6 / trainer.steps_per_launch
 
 
 def _launch_us(trainer: Trainer, prepared: Feed) -> float:
-    """Host time of the one call that launches the step, its rows on the device and that device idle."""
-    batch = trainer.stage(prepared.rows(trainer.num_steps))
+    """Host time a step of the one call that launches, its rows on the device and that device idle."""
+    many = _next_rows(trainer, prepared)
+    launch = trainer.launch if len(many) == 1 else trainer.launch_steps
+    batch = trainer.stage(many[0]) if len(many) == 1 else stage_several(many, trainer.ranks)
     trainer.ranks.fence((trainer.state.train_state, batch))
     started = time.perf_counter()
-    trainer.launch(batch)
-    return (time.perf_counter() - started) * 1e6
+    launch(batch)
+    return (time.perf_counter() - started) * 1e6 / len(many)
 
 
 def _write_digest(job: Job, trainer: Trainer) -> None:

@@ -40,9 +40,9 @@ def jit_options(mode: str) -> JitOptions:
     Raises:
       RuleError: a word that is not known, or two that contradict each other.
     """
-    name, _, words = mode.partition(":")
+    name, colon, words = mode.partition(":")
     given: dict[str, str | int | bool] = {}
-    for word in words.split("+") if name == "jit" and words else ():
+    for word in words.split("+") if name == "jit" and colon else ():
         option, value = _option(word, mode)
         if option in given:
             raise _refused(mode, f"{option} is given twice")
