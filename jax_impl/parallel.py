@@ -15,11 +15,12 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 from jax import lax
+from jax._src import distributed
 from jax.experimental import multihost_utils
 from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from jax_impl.xla import compilations
+from jax_impl.xla import compilations, watch
 from spec.errors import RuleError
 from spec.run import Execution
 
@@ -97,18 +98,19 @@ class Ranks:
         """Rank 0's values of a tree of host arrays, on every rank."""
         if self.world_size == 1:
             return tree
-        with compilations.apart():
+        with compilations.apart(), watch.waiting():
             return multihost_utils.broadcast_one_to_all(tree)
 
     def barrier(self) -> None:
         """Waits until every rank is here."""
         if self.world_size > 1:
-            with compilations.apart():
+            with compilations.apart(), watch.waiting():
                 multihost_utils.sync_global_devices("barrier")
 
     def synchronize(self, arrays: Any) -> None:
         """Waits until the arrays of a tree are computed; JAX has no call that waits for a device."""
-        jax.block_until_ready(arrays)
+        with watch.waiting():
+            jax.block_until_ready(arrays)
 
     def fence(self, arrays: Any) -> None:
         """Waits until every rank is here with its arrays computed."""
@@ -158,6 +160,7 @@ def join(execution: Execution) -> Ranks:
             local_device_ids=device_ids,
             heartbeat_timeout_seconds=_HEARTBEAT_TIMEOUT_S,
         )
+        watch.start(distributed.global_state.client, rank, world_size, execution.stall_s)
     mesh = _mesh(execution.device, world_size)
     return Ranks(rank, world_size, device_ids[0] if device_ids else 0, mesh)
 

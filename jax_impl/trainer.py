@@ -27,7 +27,7 @@ from jax_impl.models import Side, preset_side
 from jax_impl.state import State
 from jax_impl.step import Batch as DeviceBatch
 from jax_impl.step import make_step
-from jax_impl.xla import compilations
+from jax_impl.xla import compilations, watch
 from jax_impl.xla.first_steps import FirstSteps
 from jax_impl.xla.several import compile_several, stage_several
 from spec import codec
@@ -160,11 +160,13 @@ class Trainer:
     def _launch(self, batch: DeviceBatch, num_steps: int) -> None:
         self.compiled = self._programs[max(self._programs)]
         self.first_steps.before(self.state.train_state)
-        self.state.train_state, metrics = self._programs[num_steps].step(self.state.train_state, batch)
+        with watch.waiting():
+            self.state.train_state, metrics = self._programs[num_steps].step(self.state.train_state, batch)
         self.first_steps.after((self.state.train_state, metrics))
         metrics.copy_to_host_async()
         self._metrics.append((self.num_steps, metrics))
         self.num_steps += num_steps
+        watch.progress(self.num_steps)
 
     def look(self, rows: Batch) -> Any:
         """Keeps the gradients that a step on these rows would have, for `export`; returns the state after it.
@@ -188,7 +190,8 @@ class Trainer:
         kept = [(first, rows) for first, rows in self._metrics if first <= number < self.num_steps]
         assert kept, f"metrics of step {number} after step {self.num_steps - 1}"
         first, rows = kept[-1]
-        row = np.asarray(rows.addressable_data(0)).reshape(-1, len(METRICS))[number - first]
+        with watch.waiting():
+            row = np.asarray(rows.addressable_data(0)).reshape(-1, len(METRICS))[number - first]
         values = dict(zip(METRICS, row.tolist(), strict=True))
         return Metrics(
             step=number,

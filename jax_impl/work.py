@@ -6,6 +6,7 @@ Must not: compute statistics, or judge. Counterpart: `torch_impl/work.py`.
 import os
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -16,6 +17,7 @@ from jax_impl.feed import Feed
 from jax_impl.observe import INIT, Observer
 from jax_impl.parallel import Ranks
 from jax_impl.trainer import Trainer
+from jax_impl.xla import watch
 from jax_impl.xla.several import stage_several
 from spec import protocol, record
 from spec.data.batches import Batch, open_source
@@ -38,6 +40,8 @@ def do(job: Job, ranks: Ranks) -> None:
     source = open_source(problem, job.batches)
     trainer = Trainer(problem, execution, job.mode, job.edits, source=source, ranks=ranks)
     trainer.first_steps.alone = True
+    if (own := watch.current()) is not None:
+        own.on_stall = partial(protocol.tell_stall, job, ranks.rank)
     observer = Observer(job)
     manifest = _Manifest(job, trainer, observer)
     manifest.write()

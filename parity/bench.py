@@ -103,7 +103,7 @@ def _fastest(rows: Sequence[BenchRow]) -> list[str]:
         timed = {row.mode: row.speed.step_ms.median for row in own if row.speed.step_ms}
         if len(timed) > 1:
             best = min(own, key=lambda row: timed.get(row.mode, float("inf")))
-            told.append(f"fastest {side} mode here by the median: {best.mode}, over {best.steps} steps without a failure")
+            told.append(f"fastest {side} mode here: {best.mode}, over {best.steps} steps without a failure")
     return told
 
 

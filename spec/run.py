@@ -140,10 +140,14 @@ class Execution:
     """Processes, one a device, over all hosts."""
     torch_mode: str = "eager"
     jax_mode: str = "jit"
+    stall_s: float = 540.0
+    """How long the JAX side's ranks wait for one that stands still, before they name it and end."""
 
     def __post_init__(self) -> None:
         if self.device not in ("cpu", "cuda"):
             raise RuleError("The device is cpu or cuda.", repr(self.device))
+        if not self.stall_s > 0:
+            raise RuleError("A time-out is positive.", f"stall_s = {self.stall_s:g}")
         if self.world_size < 1:
             raise RuleError("A run has at least one device.", f"devices = {self.world_size}")
         check_mode("torch", self.torch_mode, self.device)
