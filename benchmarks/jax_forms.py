@@ -4,7 +4,6 @@ Each form stages rows, launches, and reads metrics one call late; what differs i
 step itself is `jax_impl.step.make_step`'s, unchanged. Must not: time anything.
 """
 
-import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -20,6 +19,7 @@ from jax_impl.parallel import BY_RANK, REPLICATED
 from jax_impl.runtime import compiler_options
 from jax_impl.step import make_step
 from jax_impl.trainer import Trainer
+from jax_impl.xla.packing import PackedStage
 from spec.data.batches import Batch
 from spec.edits import constants
 
@@ -73,7 +73,10 @@ class Jitted(Shipped):
         arena, problem = trainer.state, trainer.problem
         assert isinstance(arena, Arena)
         chosen = constants(problem)
-        self._step = make_step(trainer.side, problem, chosen, arena)
+        self._fields_step = make_step(trainer.side, problem, chosen, arena)
+        assert isinstance(trainer.stage, PackedStage)
+        self.packing = trainer.stage.packing
+        self._step = lambda state, batch: self._fields_step(state, self.packing.unpack(batch))
         self.state = self.begin(arena.train_state)
         inputs = (self.layout(self.state), self.batch_spec)
         outputs = self.outputs(inputs)
@@ -144,7 +147,7 @@ class Unsharded(Jitted):
         return {}
 
     def stage(self, rows: Sequence[Batch]) -> Any:
-        return jax.device_put(rows[0], self.device)
+        return jax.device_put(self.packing.pack(rows[0]), self.device)
 
 
 class SameBatch(Jitted):
@@ -253,30 +256,29 @@ class Leaves(Jitted):
         return replace(new, params=split(new.params), m=split(new.m), v=split(new.v)), metrics
 
 
-class Packed(Jitted):
-    """The rows come as one array: one copy to the device instead of one a field."""
+class Fields(Jitted):
+    """Fields of a batch are copied to the device one by one, and not packed."""
 
     def stage(self, rows: Sequence[Batch]) -> Any:
-        self.widths = {name: array.shape[1:] for name, array in rows[0].items()}
-        arrays = [array.reshape(len(array), -1) for array in rows[0].values()]
-        return self.trainer.ranks.place(np.concatenate(arrays, axis=1), BY_RANK)
+        return {name: self.trainer.ranks.place(array, BY_RANK) for name, array in rows[0].items()}
 
     def train_step(self, state: Any, batch: Any) -> Any:
-        parts, start = {}, 0
-        for name, shape in self.widths.items():
-            stop = start + math.prod(shape)
-            parts[name] = batch[:, start:stop].reshape(-1, *shape)
-            start = stop
-        return self._step(state, parts)[:2]
+        return self._fields_step(state, batch)[:2]
 
 
-class PackedPut(Packed):
-    """As `packed`, by `device_put`."""
+class Ahead(Shipped):
+    """As shipped, but the rows of the next call are on the device before metrics are read, one call late."""
+
+    waiting: Any = None
+    rows: Any = None
 
     def stage(self, rows: Sequence[Batch]) -> Any:
-        self.widths = {name: array.shape[1:] for name, array in rows[0].items()}
-        arrays = [array.reshape(len(array), -1) for array in rows[0].values()]
-        return jax.device_put(np.concatenate(arrays, axis=1), self.trainer.ranks.sharding(BY_RANK))
+        self.rows = rows
+        return self.waiting if self.waiting is not None else super().stage(rows)
+
+    def read(self) -> None:
+        self.waiting = super().stage(self.rows)
+        super().read()
 
 
 class Scan8(Jitted):
@@ -287,8 +289,7 @@ class Scan8(Jitted):
     batch_spec = PartitionSpec(None, *BY_RANK)
 
     def stage(self, rows: Sequence[Batch]) -> Any:
-        stacked = {name: np.stack([one[name] for one in rows]) for name in rows[0]}
-        return {name: self.trainer.ranks.place(array, self.batch_spec) for name, array in stacked.items()}
+        return self.trainer.stage_steps(rows)
 
     def outputs(self, inputs: Any) -> Any:
         return inputs[0], self.batch_spec
@@ -321,8 +322,8 @@ FORMS: dict[str, Callable[[Trainer], Shipped]] = {
     "metrics_ring": MetricsRing,
     "ring_same_batch": RingSameBatch,
     "leaves": Leaves,
-    "packed": Packed,
-    "packed_put": PackedPut,
+    "fields": Fields,
+    "ahead": Ahead,
     "scan8": Scan8,
     "unroll8": Unroll8,
     "excess": Excess,

@@ -29,6 +29,7 @@ from jax_impl.step import Batch as DeviceBatch
 from jax_impl.step import make_step
 from jax_impl.xla import compilations, watch
 from jax_impl.xla.first_steps import FirstSteps
+from jax_impl.xla.packing import PackedStage
 from jax_impl.xla.several import compile_several, stage_several
 from spec import codec
 from spec.data.batches import Batch, RowSource, open_source
@@ -83,6 +84,8 @@ class Trainer:
         chosen = constants(problem, edits)
         self.side = side or preset_side(problem, chosen)
         table = problem.parameter_table()
+        self.stage = Stage(self.ranks)
+        """The first half of `step`: puts rows on the device."""
         self.compiled: Compiled | None = None
         """What the step became, the longest launch of it; None until the first batch tells its shapes."""
         self._programs: dict[int, Compiled] = {}
@@ -99,7 +102,9 @@ class Trainer:
             self._observed = baseline.observed
         else:
             self.state = arena = Arena(self.side.build(), table, problem.profile, self.ranks)
-            self._step = make_step(self.side, problem, chosen, arena)
+            self.stage = packed = PackedStage(self.ranks)
+            step = make_step(self.side, problem, chosen, arena)
+            self._step = lambda state, batch: step(state, packed.packing.unpack(batch))
         if side is None:
             initial = init_parameters(table, problem.seed_weights)
             self.load({f"param/{name}": values for name, values in initial.items()})
@@ -107,7 +112,6 @@ class Trainer:
             self.load(self.ranks.broadcast(self.export(["param", "buffer"])))
         self.num_steps = 0
         """Steps dispatched."""
-        self.stage = Stage(self.ranks)
         self.first_steps = FirstSteps(self.ranks.mesh)
         """What is checked as the first steps run."""
         self._metrics: deque[tuple[int, jax.Array]] = deque(maxlen=2)
@@ -144,10 +148,15 @@ class Trainer:
 
     def steps(self, many: Sequence[Batch]) -> None:
         """Dispatches as many steps as batches are given, in one launch; metrics of all can be read."""
-        self.launch_steps(stage_several(many, self.ranks))
+        self.launch_steps(self.stage_steps(many))
+
+    def stage_steps(self, many: Sequence[Batch]) -> DeviceBatch:
+        """The first half of `steps`: puts rows of several steps on the device."""
+        assert isinstance(self.stage, PackedStage), "a baseline makes its steps one by one"
+        return stage_several(many, self.stage)
 
     def launch_steps(self, batches: DeviceBatch) -> None:
-        """The second half of `steps`, on rows that `stage_several` has put on the device."""
+        """The second half of `steps`, on rows that `stage_steps` has put on the device."""
         count = next(iter(batches.values())).shape[0]
         if count not in self._programs:
             assert isinstance(self.state, Arena)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from jax_impl.observe import INIT, Observer
 from jax_impl.parallel import Ranks
 from jax_impl.trainer import Trainer
 from jax_impl.xla import watch
-from jax_impl.xla.several import stage_several
 from spec import protocol, record
 from spec.data.batches import Batch, open_source
 from spec.environment import describe_environment
@@ -94,17 +93,32 @@ class _Manifest:
 
 
 def _run(job: Job, trainer: Trainer, observer: Observer) -> None:
-    """Steps 0, 1, ...; the metrics of a launch are read after the next was dispatched."""
+    """Steps 0, 1, ... While the device is busy with one launch, the rows of the next are put on it; then the
+    metrics of the launch before are read.
+    """
+    launches = list(_launches(job, trainer.steps_per_launch))
     with _Steps(job, trainer) as steps:
-        for numbers in _launches(job, trainer.steps_per_launch):
-            many = [trainer.feed.rows(number) for number in numbers]
+        many = [trainer.feed.rows(number) for number in launches[0]] if launches else []
+        staged = _stage(trainer, many) if launches else None
+        for numbers, coming in zip(launches, [*launches[1:], []], strict=True):
             observer.before(trainer, numbers[0], many[0])
-            if len(many) == 1:
-                trainer.step(many[0])
-            else:
-                trainer.steps(many)
-            steps.note(numbers, many)
+            _launch(trainer, staged, len(many))
+            done, many = many, [trainer.feed.rows(number) for number in coming]
+            staged = _stage(trainer, many) if many else None
+            steps.note(numbers, done)
             observer.after(trainer, numbers[-1])
+
+
+def _stage(trainer: Trainer, many: list[Batch]) -> Any:
+    """The rows of one launch on the device."""
+    return trainer.stage(many[0]) if len(many) == 1 else trainer.stage_steps(many)
+
+
+def _launch(trainer: Trainer, staged: Any, num_steps: int) -> None:
+    if num_steps == 1:
+        trainer.launch(staged)
+    else:
+        trainer.launch_steps(staged)
 
 
 def _launches(job: Job, steps_per_launch: int) -> Iterator[list[int]]:
@@ -176,7 +190,8 @@ def _time(job: Job, trainer: Trainer) -> None:
     prepared = Feed(open_source(problem, job.batches), problem, ranks, cycle=PREPARED_BATCHES)
     # Two launches at least: a window reads the metrics of the one before.
     for _ in range(max(2, timing.warmup_steps // trainer.steps_per_launch)):
-        _launch(trainer, prepared)
+        many = _next_rows(trainer, prepared)
+        _launch(trainer, _stage(trainer, many), len(many))
     windows = Path(job.out) / "windows.jsonl" if ranks.rank == 0 else Path(os.devnull)
     with record.Lines(windows) as lines:
         for _ in range(timing.windows):
@@ -195,23 +210,17 @@ def _next_rows(trainer: Trainer, prepared: Feed) -> list[Batch]:
     return [prepared.rows(trainer.num_steps + i) for i in range(trainer.steps_per_launch)]
 
 
-def _launch(trainer: Trainer, prepared: Feed) -> None:
-    """The next launch."""
-    many = _next_rows(trainer, prepared)
-    if len(many) == 1:
-        trainer.step(many[0])
-    else:
-        trainer.steps(many)
-
-
 def _window(trainer: Trainer, prepared: Feed, num_steps: int) -> dict[str, float]:
     """Wall time of back-to-back steps, their metrics read one launch late as a training loop does."""
     per_launch = trainer.steps_per_launch
     launches = max(1, num_steps // per_launch)
     trainer.ranks.fence(trainer.state.train_state)
     started = time.perf_counter()
-    for _ in range(launches):
-        _launch(trainer, prepared)
+    staged = _stage(trainer, _next_rows(trainer, prepared))
+    for launch in range(launches):
+        _launch(trainer, staged, per_launch)
+        if launch + 1 < launches:
+            staged = _stage(trainer, _next_rows(trainer, prepared))
         trainer.metrics(trainer.num_steps - 1 - per_launch)
     trainer.ranks.synchronize(trainer.state.train_state)
     return {"steps": launches * per_launch, "wall_s": time.perf_counter() - started}
@@ -219,20 +228,20 @@ def _window(trainer: Trainer, prepared: Feed, num_steps: int) -> dict[str, float
 
 def _dispatch_us(trainer: Trainer, prepared: Feed) -> float:
     """Host time a step of one dispatch on an idle device."""
+    many = _next_rows(trainer, prepared)
     trainer.ranks.fence(trainer.state.train_state)
     started = time.perf_counter()
-    _launch(trainer, prepared)
-    return (time.perf_counter() - started) * 1e6 / trainer.steps_per_launch
+    _launch(trainer, _stage(trainer, many), len(many))
+    return (time.perf_counter() - started) * 1e6 / len(many)
 
 
 def _launch_us(trainer: Trainer, prepared: Feed) -> float:
     """Host time a step of the one call that launches, its rows on the device and that device idle."""
     many = _next_rows(trainer, prepared)
-    launch = trainer.launch if len(many) == 1 else trainer.launch_steps
-    batch = trainer.stage(many[0]) if len(many) == 1 else stage_several(many, trainer.ranks)
-    trainer.ranks.fence((trainer.state.train_state, batch))
+    staged = _stage(trainer, many)
+    trainer.ranks.fence((trainer.state.train_state, staged))
     started = time.perf_counter()
-    launch(batch)
+    _launch(trainer, staged, len(many))
     return (time.perf_counter() - started) * 1e6 / len(many)
 
 

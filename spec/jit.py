@@ -18,6 +18,7 @@ COMMAND_BUFFERS = {
 
 WORDS = (
     "off, collectives, while or all (command buffers), min1 (command buffers of one operation too), "
+    "concurrent (independent operations of one at once), "
     "kN (N steps a launch), remat (recompute each layer in backward), scan (one loop over the layers)"
 )
 
@@ -30,6 +31,8 @@ class JitOptions:
     smallest_buffer: int | None = None
     """Fewest operations that make a command buffer; None leaves it to XLA (5 in 0.10 and 0.11)."""
     steps_per_launch: int = 1
+    concurrent: bool = False
+    """Let independent operations of a command buffer run at once."""
     remat: bool = False
     scan_layers: bool = False
 
@@ -55,8 +58,8 @@ def _option(word: str, mode: str) -> tuple[str, str | int | bool]:
         return "command_buffers", word
     if word == "min1":
         return "smallest_buffer", 1
-    if word in ("remat", "scan"):
-        return {"remat": "remat", "scan": "scan_layers"}[word], True
+    if word in ("remat", "scan", "concurrent"):
+        return {"scan": "scan_layers"}.get(word, word), True
     if word[:1] == "k" and word[1:].isdecimal() and int(word[1:]) > 1:
         return "steps_per_launch", int(word[1:])
     raise _refused(mode, repr(word))

@@ -25,4 +25,6 @@ def buffer_options(options: JitOptions) -> dict[str, Any]:
         told["xla_gpu_enable_command_buffer"] = ",".join(dict.fromkeys([*usual, *more]))
     if options.smallest_buffer is not None:
         told["xla_gpu_graph_min_graph_size"] = options.smallest_buffer
+    if options.concurrent:
+        told["xla_gpu_command_buffer_scheduling_mode"] = "CONCURRENT"
     return told

@@ -14,12 +14,12 @@ from jax.sharding import PartitionSpec
 
 from jax_impl.compile import Compiled, prove
 from jax_impl.memory import Arena
-from jax_impl.parallel import BY_RANK, Ranks
+from jax_impl.parallel import BY_RANK
 from jax_impl.runtime import compiler_options
 from jax_impl.step import Batch, Step
 from jax_impl.xla.buffers import buffer_options
+from jax_impl.xla.packing import PackedStage
 from jax_impl.xla.program import build
-from spec.errors import RuleError
 from spec.jit import jit_options
 from spec.precision import Profile
 
@@ -27,17 +27,16 @@ STACKED = PartitionSpec(None, *BY_RANK)
 """Steps first, and within each the ranks' shares of its rows."""
 
 
-def stage_several(many: Sequence[dict[str, np.ndarray]], ranks: Ranks) -> Batch:
+def stage_several(many: Sequence[dict[str, np.ndarray]], stage: PackedStage) -> Batch:
     """The rows of several steps on the device, stacked along a first axis; the copies are queued.
 
     Raises:
-      RuleError: they have not the same names, shapes and dtypes.
+      RuleError: names, shapes or dtypes differ from those of the first that `stage` was given.
     """
-    specs = [{name: (array.shape, array.dtype) for name, array in rows.items()} for rows in many]
-    if any(spec != specs[0] for spec in specs):
-        raise RuleError("Every batch has the names, shapes and dtypes of the first.", f"found {specs}")
-    stacked = {name: np.stack([rows[name] for rows in many]) for name in many[0]}
-    return {name: ranks.place(array, STACKED) for name, array in stacked.items()}
+    for rows in many:
+        stage.check(rows)
+    packed = [stage.packing.pack(rows) for rows in many]
+    return stage.put({dtype: np.stack([rows[dtype] for rows in packed]) for dtype in packed[0]}, STACKED)
 
 
 def compile_several(step: Step, arena: Arena, batches: Batch, mode: str, profile: Profile) -> Compiled:

@@ -1,6 +1,6 @@
 """A program for two processes that train until one of them stands still or is killed.
 
-    python -m tests.jax_impl.stalled RANK HOW LIMIT_S
+python -m tests.jax_impl.stalled RANK HOW LIMIT_S
 """
 
 import os

@@ -85,7 +85,7 @@ def test_a_job_launches_what_it_observes_alone_and_the_rest_together(tmp_path) -
         ("baseline:jit", JitOptions()),
         ("jit:k8+remat", JitOptions(steps_per_launch=8, remat=True)),
         ("jit:off+scan", JitOptions(command_buffers="off", scan_layers=True)),
-        ("jit:all+min1", JitOptions(command_buffers="all", smallest_buffer=1)),
+        ("jit:all+min1+concurrent", JitOptions(command_buffers="all", smallest_buffer=1, concurrent=True)),
     ],
 )
 def test_modes_say_how_a_step_is_executed(mode, options) -> None:
@@ -101,5 +101,9 @@ def test_a_mode_with_a_word_too_many_is_refused(mode) -> None:
 def test_rows_of_several_steps_lie_step_by_step() -> None:
     trainer = make_trainer(mlp_problem())
     many = [trainer.feed.rows(step) for step in range(2)]
-    staged = stage_several(many, trainer.ranks)
-    assert np.asarray(staged["x"]).tobytes() == b"".join(rows["x"].tobytes() for rows in many)
+    staged = stage_several(many, trainer.stage)
+    for step, rows in enumerate(many):
+        found = trainer.stage.packing.unpack({dtype: array[step] for dtype, array in staged.items()})
+        assert {name: np.asarray(array).tobytes() for name, array in found.items()} == {
+            name: array.tobytes() for name, array in rows.items()
+        }
