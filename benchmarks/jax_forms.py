@@ -281,6 +281,34 @@ class Ahead(Shipped):
         super().read()
 
 
+class Late(Ahead):
+    """As `ahead`, and metrics are read two calls late: one more step is under way while the host waits."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        super().__init__(trainer)
+        trainer._metrics = deque(maxlen=3)
+
+    def read(self) -> None:
+        self.waiting = Shipped.stage(self, self.rows)
+        self.trainer.metrics(max(0, self.trainer.num_steps - 3))
+
+
+class Unread(Ahead):
+    """As `ahead`, and metrics are copied to the host but not waited for."""
+
+    def read(self) -> None:
+        self.waiting = Shipped.stage(self, self.rows)
+
+
+class Pinned(Jitted):
+    """Metrics are a result in pinned memory of the host, which the program itself writes."""
+
+    def shardings(self, inputs: Any, outputs: Any) -> dict[str, Any]:
+        told = super().shardings(inputs, outputs)
+        state, metrics = told["out_shardings"]
+        return told | {"out_shardings": (state, metrics.with_memory_kind("pinned_host"))}
+
+
 class Scan8(Jitted):
     """Eight steps a call, as a loop over eight staged batches; metrics of all eight come back."""
 
@@ -324,6 +352,9 @@ FORMS: dict[str, Callable[[Trainer], Shipped]] = {
     "leaves": Leaves,
     "fields": Fields,
     "ahead": Ahead,
+    "late": Late,
+    "unread": Unread,
+    "pinned": Pinned,
     "scan8": Scan8,
     "unroll8": Unroll8,
     "excess": Excess,

@@ -53,7 +53,7 @@ ENVIRON: dict[str, dict[str, str]] = {
     },
 }
 DEFAULT = (
-    "shipped,ahead,scan8,lean,trace,ahead@concurrent,scan8@concurrent,fields,leaves,same_batch,jit_call,"
+    "shipped,ahead,late,unread,pinned,scan8,lean,trace,ahead@concurrent,late@concurrent,scan8@concurrent,fields,leaves,same_batch,jit_call,"
     "metrics_ring,ring_same_batch,donated_batch,no_readback,late_copy,excess,unroll8,unsharded,shipped@min1,"
     "shipped@serialize,shipped@off,scan8@while,shipped@while,scan8@all,shipped@skip_temp,shipped@concurrent,"
     "shipped@no_triton,dump,vlog"

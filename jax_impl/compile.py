@@ -55,12 +55,7 @@ def compile_step(step: Step, arena: Arena, batch: Batch, mode: str, profile: Pro
     built = build(_train_step(step), arena, batch, options, donate_argnums=0)
     if built.made != 1:
         raise RuleError("A step is one program, compiled once.", f"{built.made} programs of it were made")
-    proven = {
-        "programs_compiled": built.made - built.from_cache,
-        "programs_from_cache": built.from_cache,
-        **prove(built.program, arena),
-        "memory_bytes": built.memory_bytes(),
-    }
+    proven = built.found() | prove(built.program, arena)
     return Compiled(built.program, mode, built.seconds, {}, options, proven)
 
 

@@ -22,7 +22,7 @@ JAX_MODES = ("jit", "nojit")
 """`jit` may be told more, after a colon; see `spec/jit.py`."""
 AUTO_MODES = {
     "cpu": {"torch": "eager", "jax": "jit"},
-    "cuda": {"torch": "graph+inductor", "jax": "jit"},
+    "cuda": {"torch": "graph+inductor", "jax": "jit:concurrent"},
 }
 """What the mode `auto` means, by device and side."""
 BASELINES = {"torch": ("eager", "ddp", "compile", "reduce-overhead"), "jax": ("jit",)}

@@ -3,9 +3,11 @@
 Nothing runs here: programs are compiled from shapes and shardings alone. Must not: choose a compiler option.
 """
 
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,7 +15,7 @@ from jax.sharding import PartitionSpec
 
 from jax_impl.memory import Arena, abstract, layout
 from jax_impl.parallel import BY_RANK
-from jax_impl.xla import compilations
+from jax_impl.xla import compilations, flags, ledger
 
 
 @dataclass(frozen=True)
@@ -26,8 +28,21 @@ class Built:
     """Programs that came of it; one, or the function was traced to several."""
     from_cache: int
     """Of those, programs read from JAX's persistent cache."""
+    ledger: dict[str, Any] | None
+    """What runs in command buffers; None with the reason in `no_ledger`."""
+    no_ledger: str | None
 
-    def memory_bytes(self) -> dict[str, int]:
+    def found(self) -> dict[str, Any]:
+        """What is known before it runs, for the manifest."""
+        return {
+            "programs_compiled": self.made - self.from_cache,
+            "programs_from_cache": self.from_cache,
+            "memory_bytes": self._memory_bytes(),
+            "command_buffers": self.ledger,
+            "reasons": {"command_buffers": self.no_ledger} if self.no_ledger else {},
+        }
+
+    def _memory_bytes(self) -> dict[str, int]:
         """What the compiler says it needs on one device, before anything runs."""
         memory = self.program.memory_analysis()
         assert memory is not None
@@ -76,11 +91,35 @@ def build(
     lowered = jitted.lower(abstract(state), abstract(batch))
     source = f"{lowered.as_text()}\n{options}"
     if source not in _built:
-        program = lowered.compile(options)
+        program, found = _compile(lowered, options)
         _built[source] = Built(
             program,
             time.perf_counter() - started,
             compilations.count(name) - made,
             compilations.from_cache(name) - from_cache,
+            found,
+            None if found else _why_no_ledger(),
         )
     return _built[source]
+
+
+def _why_no_ledger() -> str:
+    if jax.default_backend() == "cpu":
+        return ledger.NO_CPU
+    return ledger.CACHED if jax.config.read("jax_compilation_cache_dir") else ledger.NOT_WRITTEN
+
+
+def _compile(
+    lowered: jax.stages.Lowered, options: dict[str, Any]
+) -> tuple[jax.stages.Compiled, dict[str, Any] | None]:
+    """The program, and on a GPU what XLA wrote of its thunks."""
+    if _why_no_ledger() != ledger.NOT_WRITTEN:
+        return lowered.compile(options), None
+    told = flags.values() | options
+    buffers = told.get("xla_gpu_enable_command_buffer", [])
+    enabled = buffers.split(",") if isinstance(buffers, str) else buffers
+    with tempfile.TemporaryDirectory() as folder:
+        dumped = {"xla_dump_to": folder, "xla_dump_hlo_as_text": True}
+        program = lowered.compile(options | dumped)
+        smallest = int(told.get("xla_gpu_graph_min_graph_size", 0))
+        return program, ledger.read_ledger(Path(folder), enabled, smallest)

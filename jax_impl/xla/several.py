@@ -52,11 +52,5 @@ def compile_several(step: Step, arena: Arena, batches: Batch, mode: str, profile
         return lax.scan(lambda own, batch: step(own, batch)[:2], state, batches)
 
     built = build(train_steps, arena, batches, options, rows=STACKED, donate_argnums=0)
-    proven = {
-        "steps_per_launch": steps,
-        "programs_compiled": built.made - built.from_cache,
-        "programs_from_cache": built.from_cache,
-        **prove(built.program, arena, steps),
-        "memory_bytes": built.memory_bytes(),
-    }
+    proven = built.found() | prove(built.program, arena, steps) | {"steps_per_launch": steps}
     return Compiled(built.program, mode, built.seconds, {}, options, proven)
