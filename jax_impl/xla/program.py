@@ -106,7 +106,8 @@ def build(
 def _why_no_ledger() -> str:
     if jax.default_backend() == "cpu":
         return ledger.NO_CPU
-    return ledger.CACHED if jax.config.read("jax_compilation_cache_dir") else ledger.NOT_WRITTEN
+    setting = "jax_compilation_cache_dir"
+    return ledger.CACHED if getattr(jax.config, setting) else ledger.NOT_WRITTEN
 
 
 def _compile(
