@@ -53,7 +53,7 @@ def test_strict_repeats_bit_for_bit_and_agrees_with_the_cpu(tmp_path) -> None:
     modes = {
         "one": "jit",
         "other": "jit",
-        "concurrent": "jit:concurrent",
+        "together": "jit:concurrent",
         "off": "jit:off",
         "all": "jit:all+min1",
     }

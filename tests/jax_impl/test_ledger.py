@@ -1,6 +1,12 @@
 """The ledger of command buffers, on text that XLA wrote for a step on an H200, and on breaks made up here."""
 
-from jax_impl.xla.ledger import Thunk, ledger, read_ledger, read_thunks
+import jax
+import numpy as np
+
+from jax_impl.xla import program
+from jax_impl.xla.buffers import buffer_options
+from jax_impl.xla.ledger import NOT_WRITTEN, Thunk, ledger, read_ledger, read_thunks
+from spec.jit import jit_options
 from tests.jax_impl.small import make_trainer, mlp_problem, train
 
 # The first lines of one of this project's steps, by jaxlib 0.11.2, columns shortened.
@@ -54,6 +60,16 @@ def test_the_changed_sequence_is_read_where_there_is_one(tmp_path) -> None:
     changed = tmp_path / "module_0000.jit_train_step.thunk_sequence_after_thunk_passes.txt"
     changed.write_text(WRITTEN)
     assert read_ledger(tmp_path, USUAL, 5)["thunks_out"] == 0
+
+
+def test_a_program_is_asked_for_its_thunks_as_it_is_compiled(monkeypatch) -> None:
+    """What a GPU run does; here XLA's CPU compiler takes the same options."""
+    monkeypatch.setattr(program.jax, "default_backend", lambda: "gpu")
+    lowered = jax.jit(lambda row: row + 1).lower(jax.ShapeDtypeStruct((3,), "float32"))
+    options = buffer_options(jit_options("jit:all+min1+concurrent"))
+    compiled, _ = program._compile(lowered, options)
+    assert compiled(np.ones(3, np.float32)).tolist() == [2, 2, 2]
+    assert program._why_no_ledger() == NOT_WRITTEN
 
 
 def test_on_a_cpu_it_is_null_with_the_reason() -> None:
