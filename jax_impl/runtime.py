@@ -18,7 +18,7 @@ from flax import nnx
 
 from jax_impl.loss import cross_entropy
 from jax_impl.models.gpt import attention
-from jax_impl.xla import flags
+from jax_impl.xla import flags, process
 from spec.errors import RuleError
 from spec.precision import Profile
 from spec.run import Execution, Problem
@@ -51,6 +51,11 @@ def configure(problem: Problem, execution: Execution) -> None:
     if "OMP_NUM_THREADS" in os.environ:
         # What PyTorch obeys. XLA knows only NPROC, and takes every core where processes share them.
         os.environ.setdefault("NPROC", os.environ["OMP_NUM_THREADS"])
+    process.use_cache()
+    if execution.device == "cuda":
+        process.take_memory()
+        if execution.world_size == 1:
+            process.use_one_gpu()
     if _setting("jax_platforms") != execution.device:
         jax.config.update("jax_platforms", execution.device)
 
@@ -82,6 +87,7 @@ def environment() -> dict[str, Any]:
         "devices": [device.device_kind for device in jax.local_devices()],
         "threads": int(os.environ.get("NPROC", os.cpu_count() or 1)),
         "flags": {name: _setting(name) for name in settings},
+        **process.describe(),
         "xla_flags": {"given": os.environ.get("XLA_FLAGS", ""), "not_default": flags.changed()},
     }
 

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 
 from jax_impl.xla import compilations
+from jax_impl.xla.process import refuse_two_nccl
 from spec.errors import RuleError
 
 CHECKED_STEPS = 2
@@ -50,8 +51,11 @@ class FirstSteps:
         """To be called with the state and the metrics that a launch gave.
 
         Raises:
-          RuleError: a leaf lies elsewhere than on the devices of the run.
+          RuleError: a leaf lies elsewhere than on the devices of the run, or two NCCLs are loaded.
         """
+        if self._done == 0:
+            # By now all libraries are loaded that a step needs.
+            refuse_two_nccl()
         if self._done < CHECKED_STEPS:
             refuse_elsewhere(results, self._devices)
         self._done += 1
