@@ -51,7 +51,7 @@ def take_memory() -> None:
 
 def use_one_gpu() -> None:
     """For a process that is alone with one device: it leaves the other GPUs, and their memory, to others."""
-    if _setting("jax_cuda_visible_devices") == "all":
+    if jax.config.read("jax_cuda_visible_devices") == "all":
         jax.config.update("jax_cuda_visible_devices", "0")
 
 

@@ -7,6 +7,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
+import jax
 import pytest
 
 from jax_impl.xla import process
@@ -55,6 +56,18 @@ def test_what_the_user_chose_is_left(fresh, monkeypatch) -> None:
     process.take_memory()
     assert "XLA_PYTHON_CLIENT_MEM_FRACTION" not in os.environ
     assert "PREALLOCATE" in process.describe()["memory"]["reason"]
+
+
+def test_a_process_alone_leaves_the_other_gpus(monkeypatch) -> None:
+    before = jax.config.read("jax_cuda_visible_devices")
+    try:
+        process.use_one_gpu()
+        assert jax.config.read("jax_cuda_visible_devices") == "0"
+        jax.config.update("jax_cuda_visible_devices", "2")
+        process.use_one_gpu()
+        assert jax.config.read("jax_cuda_visible_devices") == "2"
+    finally:
+        jax.config.update("jax_cuda_visible_devices", before)
 
 
 def test_a_second_nccl_is_refused_by_name(tmp_path) -> None:
