@@ -38,14 +38,17 @@ class TrainState:
 
     params: jax.Array
     """Master weights, all of them as one flat array (N,); `Arena.layout` says what lies where."""
-    m: jax.Array
-    v: jax.Array
+    m: jax.Array | None
+    v: jax.Array | None
+    """First and second moments, flat too; None where the optimizer is the user's."""
     buffers: Arrays
     """The model's own running values; the first axis is that of ranks, since each keeps its own."""
     applied: jax.Array
     """Updates made, int32: the row of the step table that is next."""
     skipped: jax.Array
     """Updates refused because a number was not finite, int32."""
+    optimizer: Any = None
+    """The state of the user's own optimizer, a tree; see `xla/own_optimizer.py`."""
 
 
 class Arena:
@@ -103,6 +106,12 @@ class Arena:
         if phase == "buffer":
             return {name: array.addressable_data(0)[0] for name, array in state.buffers.items()}
         flat_N = {"param": state.params, "m": state.m, "v": state.v, **self.seen}[phase]
+        if flat_N is None:
+            raise RuleError(
+                "Moments are read where the optimizer is the built-in AdamW.",
+                f"{phase} of an optimizer of the user's own",
+                "read trainer.state.train_state.optimizer",
+            )
         arrays = self.layout.split(np.asarray(flat_N.addressable_data(0)))
         return {row.name: arrays[row.name] for row in self.rows}
 

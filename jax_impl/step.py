@@ -24,6 +24,7 @@ from jax_impl.memory import Arena, Arrays, TrainState
 from jax_impl.models import Side
 from jax_impl.optimizer import adamw, clip_coefficient, global_norm
 from jax_impl.runtime import matmul_precision
+from jax_impl.xla.own_optimizer import own_update
 from spec.edits import Constants, device_table
 from spec.run import Problem
 
@@ -47,7 +48,8 @@ class Sums(NamedTuple):
 def make_step(side: Side, problem: Problem, constants: Constants, arena: Arena) -> Step:
     """The uncompiled step of a problem."""
     profile, ranks, layout = problem.profile, arena.ranks, arena.layout
-    table = device_table(problem, constants)
+    own = side.optimizer
+    update = own_update(arena, own) if own else _adamw_update(arena, problem, constants)
 
     def part_sums(working: Arrays, buffers: Arrays, part: Batch) -> tuple[Sums, Arrays]:
         """Sums of one micro-batch, each rounded once to the accumulate dtype, and the buffers after it."""
@@ -75,14 +77,11 @@ def make_step(side: Side, problem: Problem, constants: Constants, arena: Arena) 
         norm = global_norm(grads)
         clip = clip_coefficient(norm, constants.max_norm, constants.clip_eps)
         clipped = grads * clip
-        lr, correction1, correction2 = jnp.asarray(table)[jnp.minimum(state.applied, len(table) - 1)]
         finite = jnp.isfinite(loss) & jnp.isfinite(norm)
 
-        params, m, v = adamw(
-            state.params, clipped, state.m, state.v, lr, correction1, correction2, constants, layout.decayed()
-        )
+        updated, lr = update(state, clipped)
         buffers = jax.tree.map(lambda buffer: buffer[None], own_buffers)
-        updated = TrainState(params, m, v, buffers, state.applied + 1, state.skipped)
+        updated = replace(updated, buffers=buffers, applied=state.applied + 1)
         refused = replace(state, skipped=state.skipped + 1)
         state = jax.tree.map(lambda new, old: jnp.where(finite, new, old), updated, refused)
 
@@ -90,6 +89,24 @@ def make_step(side: Side, problem: Problem, constants: Constants, arena: Arena) 
         return state, jnp.stack(metrics)[None], {"grad": grads, "clipped": clipped}
 
     return step
+
+
+def _adamw_update(
+    arena: Arena, problem: Problem, constants: Constants
+) -> Callable[[TrainState, jax.Array], tuple[TrainState, jax.Array]]:
+    """(state, clipped gradients) -> (state after the update, learning rate of the table)."""
+    table = device_table(problem, constants)
+
+    def update(state: TrainState, clipped: jax.Array) -> tuple[TrainState, jax.Array]:
+        assert state.m is not None and state.v is not None
+        lr, correction1, correction2 = jnp.asarray(table)[jnp.minimum(state.applied, len(table) - 1)]
+        moments, decayed = (state.m, state.v), arena.layout.decayed()
+        params, m, v = adamw(
+            state.params, clipped, *moments, lr, correction1, correction2, constants, decayed
+        )
+        return replace(state, params=params, m=m, v=v), lr
+
+    return update
 
 
 def _over_parts(

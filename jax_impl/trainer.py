@@ -28,7 +28,9 @@ from jax_impl.state import State
 from jax_impl.step import Batch as DeviceBatch
 from jax_impl.step import make_step
 from jax_impl.xla import compilations, watch
+from jax_impl.xla.arrange import arranged
 from jax_impl.xla.first_steps import FirstSteps
+from jax_impl.xla.own_optimizer import adopt
 from jax_impl.xla.packing import PackedStage
 from jax_impl.xla.several import compile_several, stage_several
 from spec import codec
@@ -101,7 +103,8 @@ class Trainer:
             self.compiled = self._programs[1] = uncompiled(baseline.step, mode, reason)
             self._observed = baseline.observed
         else:
-            self.state = arena = Arena(self.side.build(), table, problem.profile, self.ranks)
+            module = arranged(self.side.build(), jit_options(mode))
+            self.state = arena = Arena(module, table, problem.profile, self.ranks)
             self.stage = packed = PackedStage(self.ranks)
             step = make_step(self.side, problem, chosen, arena)
             self._step = lambda state, batch: step(state, packed.packing.unpack(batch))
@@ -110,6 +113,10 @@ class Trainer:
             self.load({f"param/{name}": values for name, values in initial.items()})
         else:
             self.load(self.ranks.broadcast(self.export(["param", "buffer"])))
+        if self.side.optimizer is not None:
+            if not isinstance(self.state, Arena):
+                raise RuleError("A baseline is stock.", f"an optimizer of one's own on {mode}", "take jit")
+            adopt(self.state, self.side.optimizer)
         self.num_steps = 0
         """Steps dispatched."""
         self.first_steps = FirstSteps(self.ranks.mesh)
