@@ -6,13 +6,12 @@ step itself is `jax_impl.step.make_step`'s, unchanged. Must not: time anything.
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.flatten_util import ravel_pytree
 from jax.sharding import PartitionSpec, SingleDeviceSharding
 
 from jax_impl.memory import Arena, TrainState, layout
@@ -20,6 +19,7 @@ from jax_impl.parallel import BY_RANK, REPLICATED
 from jax_impl.runtime import compiler_options
 from jax_impl.step import make_step
 from jax_impl.trainer import Trainer
+from jax_impl.xla.packing import PackedStage
 from spec.data.batches import Batch
 from spec.edits import constants
 
@@ -73,7 +73,10 @@ class Jitted(Shipped):
         arena, problem = trainer.state, trainer.problem
         assert isinstance(arena, Arena)
         chosen = constants(problem)
-        self._step = make_step(trainer.side, problem, chosen, arena)
+        self._fields_step = make_step(trainer.side, problem, chosen, arena)
+        assert isinstance(trainer.stage, PackedStage)
+        self.packing = trainer.stage.packing
+        self._step = lambda state, batch: self._fields_step(state, self.packing.unpack(batch))
         self.state = self.begin(arena.train_state)
         inputs = (self.layout(self.state), self.batch_spec)
         outputs = self.outputs(inputs)
@@ -144,7 +147,7 @@ class Unsharded(Jitted):
         return {}
 
     def stage(self, rows: Sequence[Batch]) -> Any:
-        return jax.device_put(rows[0], self.device)
+        return jax.device_put(self.packing.pack(rows[0]), self.device)
 
 
 class SameBatch(Jitted):
@@ -233,24 +236,77 @@ class RingSameBatch(MetricsRing, SameBatch):
     """The ring, and the same batch always: every address is the same in every call."""
 
 
-class Flat(Jitted):
-    """Parameters, m and v are one flat array each: few arguments and results instead of one a parameter."""
+class Leaves(Jitted):
+    """Parameters, m and v are one array a parameter each, as a tree of them would be."""
 
     def begin(self, state: TrainState) -> Any:
-        host = jax.tree.map(lambda leaf: np.asarray(leaf.addressable_data(0)), state)
-        assert not host.buffers, "flat takes models without buffers"
-        flat, self.unflatten = ravel_pytree(host.params)
-        phases = [np.asarray(ravel_pytree(phase)[0]) for phase in (host.m, host.v)]
-        counters = np.asarray([host.applied, host.skipped], np.int32)
+        self.flat_layout = self.trainer.state.layout  # type: ignore[attr-defined]
         place = self.trainer.ranks.place
-        return tuple(place(np.asarray(leaf), REPLICATED) for leaf in (flat, *phases, counters))
+
+        def leaves(flat_N: jax.Array) -> dict[str, jax.Array]:
+            arrays = self.flat_layout.split(np.array(flat_N.addressable_data(0)))
+            return {name: place(np.array(array), REPLICATED) for name, array in arrays.items()}
+
+        return replace(state, params=leaves(state.params), m=leaves(state.m), v=leaves(state.v))
 
     def train_step(self, state: Any, batch: Any) -> Any:
-        params, m, v = (self.unflatten(phase) for phase in state[:3])
-        own = TrainState(params, m, v, {}, state[3][0], state[3][1])
-        own, metrics, _ = self._step(own, batch)
-        flat = (ravel_pytree(phase)[0] for phase in (own.params, own.m, own.v))
-        return (*flat, jnp.stack([own.applied, own.skipped])), metrics
+        flatten, split = self.flat_layout.flatten, self.flat_layout.split
+        flat = replace(state, params=flatten(state.params), m=flatten(state.m), v=flatten(state.v))
+        new, metrics, _ = self._step(flat, batch)
+        return replace(new, params=split(new.params), m=split(new.m), v=split(new.v)), metrics
+
+
+class Fields(Jitted):
+    """Fields of a batch are copied to the device one by one, and not packed."""
+
+    def stage(self, rows: Sequence[Batch]) -> Any:
+        return {name: self.trainer.ranks.place(array, BY_RANK) for name, array in rows[0].items()}
+
+    def train_step(self, state: Any, batch: Any) -> Any:
+        return self._fields_step(state, batch)[:2]
+
+
+class Ahead(Shipped):
+    """As shipped, but the rows of the next call are on the device before metrics are read, one call late."""
+
+    waiting: Any = None
+    rows: Any = None
+
+    def stage(self, rows: Sequence[Batch]) -> Any:
+        self.rows = rows
+        return self.waiting if self.waiting is not None else super().stage(rows)
+
+    def read(self) -> None:
+        self.waiting = super().stage(self.rows)
+        super().read()
+
+
+class Late(Ahead):
+    """As `ahead`, and metrics are read two calls late: one more step is under way while the host waits."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        super().__init__(trainer)
+        trainer._metrics = deque(maxlen=3)
+
+    def read(self) -> None:
+        self.waiting = Shipped.stage(self, self.rows)
+        self.trainer.metrics(max(0, self.trainer.num_steps - 3))
+
+
+class Unread(Ahead):
+    """As `ahead`, and metrics are copied to the host but not waited for."""
+
+    def read(self) -> None:
+        self.waiting = Shipped.stage(self, self.rows)
+
+
+class Pinned(Jitted):
+    """Metrics are a result in pinned memory of the host, which the program itself writes."""
+
+    def shardings(self, inputs: Any, outputs: Any) -> dict[str, Any]:
+        told = super().shardings(inputs, outputs)
+        state, metrics = told["out_shardings"]
+        return told | {"out_shardings": (state, metrics.with_memory_kind("pinned_host"))}
 
 
 class Scan8(Jitted):
@@ -261,8 +317,7 @@ class Scan8(Jitted):
     batch_spec = PartitionSpec(None, *BY_RANK)
 
     def stage(self, rows: Sequence[Batch]) -> Any:
-        stacked = {name: np.stack([one[name] for one in rows]) for name in rows[0]}
-        return {name: self.trainer.ranks.place(array, self.batch_spec) for name, array in stacked.items()}
+        return self.trainer.stage_steps(rows)
 
     def outputs(self, inputs: Any) -> Any:
         return inputs[0], self.batch_spec
@@ -294,7 +349,12 @@ FORMS: dict[str, Callable[[Trainer], Shipped]] = {
     "donated_batch": DonatedBatch,
     "metrics_ring": MetricsRing,
     "ring_same_batch": RingSameBatch,
-    "flat": Flat,
+    "leaves": Leaves,
+    "fields": Fields,
+    "ahead": Ahead,
+    "late": Late,
+    "unread": Unread,
+    "pinned": Pinned,
     "scan8": Scan8,
     "unroll8": Unroll8,
     "excess": Excess,

@@ -53,9 +53,10 @@ ENVIRON: dict[str, dict[str, str]] = {
     },
 }
 DEFAULT = (
-    "shipped,jit_call,lean,same_batch,ring_same_batch,flat,scan8,unsharded,no_readback,late_copy,metrics_ring,"
-    "excess,donated_batch,unroll8,trace,dump,shipped@off,shipped@min1,scan8@while,shipped@while,shipped@serialize,"
-    "scan8@all,shipped@skip_temp,shipped@concurrent,shipped@no_triton,vlog"
+    "shipped,ahead,late,unread,pinned,scan8,lean,trace,ahead@concurrent,late@concurrent,scan8@concurrent,fields,leaves,same_batch,jit_call,"
+    "metrics_ring,ring_same_batch,donated_batch,no_readback,late_copy,excess,unroll8,unsharded,shipped@min1,"
+    "shipped@serialize,shipped@off,scan8@while,shipped@while,scan8@all,shipped@skip_temp,shipped@concurrent,"
+    "shipped@no_triton,dump,vlog"
 )
 WINDOWS, WINDOW_S, CALLS, BATCHES = 10, 0.3, 100, 16
 

@@ -70,10 +70,11 @@ class Baseline:
                 mask={row.name: row.decayed for row in self.rows},
             ),
         )
-        params = arena.train_state.params
+        values = arena.tensors("param")
+        params = {name: ranks.place(np.array(array), REPLICATED) for name, array in values.items()}
         init = jax.jit(self._optimizer.init, out_shardings=ranks.sharding(REPLICATED))
         self.train_state = StockState(params, init(params))
-        self.seen: dict[str, Arrays] = {}
+        self.seen: Any = {}
         results = (ranks.sharding(REPLICATED), ranks.sharding(BY_RANK))
         options = compiler_options(problem.profile)
         self._jitted = jax.jit(
@@ -198,7 +199,7 @@ class Baseline:
 
     def describe(self) -> list[dict[str, Any]]:
         """What each parameter is, for the manifest; see `describe_parameter`."""
-        return [describe_parameter(row, self.train_state.params[row.name]) for row in self.rows]
+        return [describe_parameter(row, self.train_state.params[row.name].dtype.name) for row in self.rows]
 
 
 def _count(optimizer: optax.OptState) -> jax.Array:

@@ -6,20 +6,21 @@ the step computes, or its dtypes; options are chosen from the precision table. C
 """
 
 import hashlib
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
-from jax.sharding import PartitionSpec
 
-from jax_impl.memory import Arena, TrainState, abstract, layout, prove_in_place
-from jax_impl.parallel import BY_RANK, REPLICATED
+from jax_impl.memory import Arena, TrainState, abstract, prove_in_place
+from jax_impl.parallel import REPLICATED
 from jax_impl.runtime import compiler_options
 from jax_impl.step import Batch, Step
-from jax_impl.xla import compilations, hlo
+from jax_impl.xla import hlo
+from jax_impl.xla.buffers import buffer_options
+from jax_impl.xla.program import build
 from spec.errors import RuleError
+from spec.jit import jit_options
 from spec.precision import Profile
 
 
@@ -50,11 +51,12 @@ def compile_step(step: Step, arena: Arena, batch: Batch, mode: str, profile: Pro
     """
     if mode == "nojit":
         return _without_compiler(step, arena)
-    assert mode == "jit", mode
-    built = _build(_train_step(step), arena, batch, profile, donate_argnums=0)
-    assert built.times_compiled == 1, f"{built.times_compiled} programs compiled for one step"
-    proven = {"programs_compiled": built.times_compiled, **prove(built.program, arena)}
-    return Compiled(built.program, mode, built.seconds, {}, compiler_options(profile), proven)
+    options = compiler_options(profile) | buffer_options(jit_options(mode))
+    built = build(_train_step(step), arena, batch, options, donate_argnums=0)
+    if built.made != 1:
+        raise RuleError("A step is one program, compiled once.", f"{built.made} programs of it were made")
+    proven = built.found() | prove(built.program, arena)
+    return Compiled(built.program, mode, built.seconds, {}, options, proven)
 
 
 def uncompiled(step: Callable[[Any, Batch], tuple[Any, jax.Array]], mode: str, reason: str) -> Compiled:
@@ -71,28 +73,34 @@ def compile_observed(step: Step, arena: Arena, batch: Batch, profile: Profile) -
     def observed_step(state: Any, batch: Batch) -> Any:
         return step(state, batch)
 
-    return _build(observed_step, arena, batch, profile, gradients=(REPLICATED,)).program
+    options = compiler_options(profile)
+    return build(observed_step, arena, batch, options, gradients=(REPLICATED,)).program
 
 
-def prove(program: jax.stages.Compiled, arena: Arena) -> dict[str, Any]:
+def prove(program: jax.stages.Compiled, arena: Arena, steps: int = 1) -> dict[str, Any]:
     """What the program was found to do, for the manifest.
 
+    Args:
+      steps: training steps that the program makes, as a loop or written out.
+
     Raises:
-      RuleError: it does not update its state in place, or does not reduce every gradient exactly once,
-        outside of loops.
+      RuleError: it does not update its state in place, or does not reduce every gradient exactly once a step,
+        outside of the loop over micro-batches.
     """
-    text, memory = program.as_text(), program.memory_analysis()
-    assert text is not None and memory is not None
+    text = program.as_text()
+    assert text is not None
     in_place_bytes = prove_in_place(program, abstract(arena.train_state))
     found = hlo.collectives(text)
     num_sums = sum(row.size for row in arena.rows) + 2 if arena.ranks.world_size > 1 else 0
+    over_steps = int(steps > 1 and any(item.loops for item in found))
+    expected = num_sums if over_steps else num_sums * steps
     reduced = sum(item.elements for item in found if item.kind == "all-reduce")
-    in_loops = sum(item.in_loop for item in found)
+    in_loops = sum(item.loops != over_steps for item in found)
     others = sorted({item.kind for item in found} - {"all-reduce"})
-    if reduced != num_sums or in_loops or others:
+    if reduced != expected or in_loops or others:
         raise RuleError(
             "A step reduces every gradient, the loss and the tokens exactly once, outside of its loops.",
-            f"{reduced} elements reduced, {num_sums} expected; collectives in loops: {in_loops}; "
+            f"{reduced} elements reduced, {expected} expected; collectives in loops: {in_loops}; "
             f"of other kinds: {', '.join(others) or 'none'}",
             "take gradients with respect to parameters that are marked as the rank's own",
         )
@@ -101,13 +109,6 @@ def prove(program: jax.stages.Compiled, arena: Arena) -> dict[str, Any]:
         "state_bytes_in_place": in_place_bytes,
         "all_reduces": len(found),
         "elements_reduced": reduced,
-        "memory_bytes": {
-            "arguments": memory.argument_size_in_bytes,
-            "outputs": memory.output_size_in_bytes,
-            "in_place": memory.alias_size_in_bytes,
-            "temporary": memory.temp_size_in_bytes,
-            "code": memory.generated_code_size_in_bytes,
-        },
     }
 
 
@@ -118,51 +119,6 @@ def _train_step(step: Step) -> Callable[[Any, Batch], tuple[Any, jax.Array]]:
         return step(state, batch)[:2]
 
     return train_step
-
-
-@dataclass(frozen=True)
-class _Built:
-    program: jax.stages.Compiled
-    seconds: float
-    times_compiled: int
-
-
-_built: dict[str, _Built] = {}
-"""Programs of this process by their source, so that its next job on the same problem need not compile."""
-
-
-def _build(
-    function: Callable[..., Any],
-    arena: Arena,
-    batch: Batch,
-    profile: Profile,
-    gradients: tuple[PartitionSpec, ...] = (),
-    donate_argnums: int | tuple[()] = (),
-) -> _Built:
-    """One program of (state, batch), compiled once, from shapes and shardings alone: nothing runs here.
-
-    Args:
-      gradients: where they lie, if the function returns them after state and metrics.
-    """
-    inputs = (layout(arena.train_state), BY_RANK)
-    outputs = (layout(arena.train_state), BY_RANK, *gradients)
-    jitted = jax.jit(
-        arena.ranks.spread(function, inputs, outputs),
-        in_shardings=jax.tree.map(arena.ranks.sharding, inputs),
-        out_shardings=jax.tree.map(arena.ranks.sharding, outputs),
-        donate_argnums=donate_argnums,
-        # A dropped argument would renumber those whose memory is reused, which `prove` reads.
-        keep_unused=True,
-    )
-    started, counted = time.perf_counter(), compilations.count(function.__name__)
-    options = compiler_options(profile)
-    lowered = jitted.lower(abstract(arena.train_state), abstract(batch))
-    source = f"{lowered.as_text()}\n{options}"
-    if source not in _built:
-        program = lowered.compile(options)
-        seconds, counted_now = time.perf_counter() - started, compilations.count(function.__name__)
-        _built[source] = _Built(program, seconds, counted_now - counted)
-    return _built[source]
 
 
 def _without_compiler(step: Step, arena: Arena) -> Compiled:

@@ -5,6 +5,7 @@ Must not: change a row, or know what it means. Counterpart: `torch_impl/feed.py`
 
 import jax
 import numpy as np
+from jax.sharding import PartitionSpec
 
 from jax_impl.parallel import BY_RANK, Ranks
 from jax_impl.step import Batch as DeviceBatch
@@ -58,6 +59,15 @@ class Stage:
         Raises:
           RuleError: names, shapes or dtypes differ from those of the first call.
         """
+        self.check(rows)
+        return self.put(rows, BY_RANK)
+
+    def check(self, rows: Batch) -> None:
+        """Makes sure that rows are like those of the first call.
+
+        Raises:
+          RuleError: names, shapes or dtypes differ.
+        """
         spec = {name: (array.shape, array.dtype) for name, array in rows.items()}
         self._spec = self._spec or spec
         if spec != self._spec:
@@ -66,7 +76,10 @@ class Stage:
                 f"found {spec}, first {self._spec}",
                 "pad the rows, or make another trainer",
             )
+
+    def put(self, arrays: Batch, where: PartitionSpec) -> DeviceBatch:
+        """This rank's arrays as its share of global ones; the copies are queued."""
         if self._ranks.world_size == 1:
             # One call for all arrays takes two thirds of the time of one call each.
-            return jax.device_put(rows, self._ranks.sharding(BY_RANK))
-        return {name: self._ranks.place(array, BY_RANK) for name, array in rows.items()}
+            return jax.device_put(arrays, self._ranks.sharding(where))
+        return {name: self._ranks.place(array, where) for name, array in arrays.items()}

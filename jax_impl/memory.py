@@ -1,24 +1,25 @@
-"""Arena: the state of a run, a tree of arrays that every step consumes and gives back in place.
+"""Arena: the state of a run, a few flat arrays that every step consumes and gives back in place.
 
-XLA owns the memory. What can be said about it is said and proven here: which leaf has which name and lies
-where, that a step gives the tree back as it took it, and that it does so in place (donation). Must not:
-compute anything of the step, or transpose. Counterpart: `torch_impl/memory.py`, where the same state is flat
-buffers at fixed addresses.
+XLA owns the memory. What can be said about it is said and proven here: which parameter has which name and
+lies where, that a step gives the state back as it took it, and that it does so in place (donation). Must not:
+compute anything of the step, or transpose. Counterpart: `torch_impl/memory.py`, where the same flat arrays
+stay at fixed addresses.
 """
 
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from jax.sharding import PartitionSpec
 
 from jax_impl.parallel import BY_RANK, REPLICATED, Ranks
 from jax_impl.xla import hlo
+from jax_impl.xla.first_steps import leaf_name
+from jax_impl.xla.layout import Layout
 from spec.errors import RuleError
 from spec.params import ParamSpec
 from spec.precision import Profile
@@ -35,16 +36,19 @@ Arrays = dict[str, jax.Array]
 class TrainState:
     """All that one step leaves for the next."""
 
-    params: Arrays
-    """Master weights."""
-    m: Arrays
-    v: Arrays
+    params: jax.Array
+    """Master weights, all of them as one flat array (N,); `Arena.layout` says what lies where."""
+    m: jax.Array | None
+    v: jax.Array | None
+    """First and second moments, flat too; None where the optimizer is the user's."""
     buffers: Arrays
     """The model's own running values; the first axis is that of ranks, since each keeps its own."""
     applied: jax.Array
     """Updates made, int32: the row of the step table that is next."""
     skipped: jax.Array
     """Updates refused because a number was not finite, int32."""
+    optimizer: Any = None
+    """The state of the user's own optimizer, a tree; see `xla/own_optimizer.py`."""
 
 
 class Arena:
@@ -66,15 +70,16 @@ class Arena:
         self._params, self._buffers = _by_name(params), _by_name(buffers)
         self.rows = parameter_rows(self._params, table)
         """One for each parameter; see `parameter_rows`."""
-        self.seen: dict[str, Arrays] = {}
-        """Gradients of the last step that was observed, by phase."""
+        self.seen: Any = {}
+        """Gradients of the last step that was observed, flat, by phase."""
         weights = {row.name: _values(self._params[row.name][1], profile.master) for row in self.rows}
-        moments = {name: np.zeros(array.shape, profile.moments) for name, array in weights.items()}
+        self.layout = Layout(self.rows, {name: array.shape for name, array in weights.items()})
         self.train_state = TrainState(
-            params=self._place(weights),
-            m=self._place(moments),
-            v=self._place(moments),
-            buffers=self._place(_buffer_values(self._buffers, profile.master), BY_RANK),
+            params=self._flat(weights),
+            # Memory of its own each: on a CPU an array may lie in the host array that it came from.
+            m=self._replicated(np.zeros(self.layout.size, profile.moments)),
+            v=self._replicated(np.zeros(self.layout.size, profile.moments)),
+            buffers=self._place(_buffer_values(self._buffers, profile.master)),
             applied=self._counter(0),
             skipped=self._counter(0),
         )
@@ -100,22 +105,32 @@ class Arena:
         _, _, buffers = nnx.split(module, nnx.Param, ...)
         return {name: _array(leaf) for name, (_, leaf) in _by_name(buffers).items()}
 
-    def tensors(self, phase: str) -> Arrays:
-        """The arrays of a phase by canonical name, as they lie on this rank alone."""
+    def tensors(self, phase: str) -> dict[str, Any]:
+        """The arrays of a phase by canonical name, as they lie on this rank alone; to be read, not kept."""
         state = self.train_state
         if phase == "buffer":
             return {name: array.addressable_data(0)[0] for name, array in state.buffers.items()}
-        arrays = {"param": state.params, "m": state.m, "v": state.v, **self.seen}[phase]
-        return {row.name: arrays[row.name].addressable_data(0) for row in self.rows}
+        flat_N = {"param": state.params, "m": state.m, "v": state.v, **self.seen}[phase]
+        if flat_N is None:
+            raise RuleError(
+                "Moments are read where the optimizer is the built-in AdamW.",
+                f"{phase} of an optimizer of the user's own",
+                "read trainer.state.train_state.optimizer",
+            )
+        arrays = self.layout.split(np.asarray(flat_N.addressable_data(0)))
+        return {row.name: arrays[row.name] for row in self.rows}
 
     def write(self, phase: str, arrays: Iterable[tuple[str, np.ndarray]]) -> None:
         """Puts host arrays, in this framework's layout, in place of those of a phase, one by one, by name."""
         state = self.train_state
-        held = {"param": state.params, "m": state.m, "v": state.v, "buffer": state.buffers}[phase]
-        own, where = (True, BY_RANK) if phase == "buffer" else (False, REPLICATED)
-        for name, array in arrays:
-            # The one before is let go of here, so that no second copy of the state is ever held.
-            held[name] = self.ranks.place(array[None] if own else array, where)
+        if phase == "buffer":
+            for name, array in arrays:
+                # The one before is let go of here, so that no second copy of the state is ever held.
+                state.buffers[name] = self.ranks.place(array[None], BY_RANK)
+            return
+        field = "params" if phase == "param" else phase
+        flat_N = self._replicated(self.layout.gather(arrays, getattr(state, field).dtype))
+        self.train_state = replace(state, **cast(Any, {field: flat_N}))
 
     def count(self, applied: int | None, skipped: int | None) -> None:
         """Sets the counters that are given."""
@@ -126,13 +141,19 @@ class Arena:
 
     def describe(self) -> list[dict[str, Any]]:
         """What each parameter is, for the manifest; see `describe_parameter`."""
-        return [describe_parameter(row, self.train_state.params[row.name]) for row in self.rows]
+        return [describe_parameter(row, self.train_state.params.dtype.name) for row in self.rows]
 
-    def _place(self, arrays: dict[str, np.ndarray], where: PartitionSpec = REPLICATED) -> Arrays:
-        return {name: self.ranks.place(array, where) for name, array in arrays.items()}
+    def _flat(self, arrays: dict[str, np.ndarray]) -> jax.Array:
+        return self._replicated(self.layout.flatten(arrays))
+
+    def _replicated(self, array: np.ndarray) -> jax.Array:
+        return self.ranks.place(array, REPLICATED)
+
+    def _place(self, arrays: dict[str, np.ndarray]) -> Arrays:
+        return {name: self.ranks.place(array, BY_RANK) for name, array in arrays.items()}
 
     def _counter(self, number: int) -> jax.Array:
-        return self.ranks.place(np.array(number, np.int32), REPLICATED)
+        return self._replicated(np.array(number, np.int32))
 
 
 def abstract(tree: Any) -> Any:
@@ -145,12 +166,12 @@ def layout(tree: Any) -> Any:
     return jax.tree.map(lambda a: a.sharding.spec, tree)
 
 
-def describe_parameter(row: ParamSpec, stored: jax.Array) -> dict[str, Any]:
+def describe_parameter(row: ParamSpec, stored: str) -> dict[str, Any]:
     """One parameter for the manifest: name, shape, dtype (as stored), decayed, trainable."""
     return {
         "name": row.name,
         "shape": list(row.shape),
-        "dtype": stored.dtype.name,
+        "dtype": stored,
         "decayed": row.decayed,
         "trainable": True,
     }
@@ -186,12 +207,12 @@ def prove_in_place(program: jax.stages.Compiled, state: TrainState) -> int:
         if not (alike and before.sharding.is_equivalent_to(sharding, before.ndim)):
             raise RuleError(
                 "A step gives its state back as it took it.",
-                f"{_leaf_name(path)}: in {before.dtype}{before.shape} {before.sharding.spec}, "
+                f"{leaf_name(path)}: in {before.dtype}{before.shape} {before.sharding.spec}, "
                 f"out {after.dtype}{after.shape} {sharding.spec}",
                 "look for a value of another dtype in the update",
             )
     in_place = hlo.aliased_parameters(text)
-    copied = [_leaf_name(path) for number, (path, _) in enumerate(leaves) if number not in in_place]
+    copied = [leaf_name(path) for number, (path, _) in enumerate(leaves) if number not in in_place]
     alias_bytes = memory.alias_size_in_bytes
     state_bytes = sum(_local_bytes(leaf) for _, leaf in leaves)
     if copied or alias_bytes != state_bytes:
@@ -205,11 +226,6 @@ def prove_in_place(program: jax.stages.Compiled, state: TrainState) -> int:
 
 def _local_bytes(leaf: Any) -> int:
     return math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
-
-
-def _leaf_name(path: tuple[Any, ...]) -> str:
-    """`params/wte.weight`, from the path of a leaf in the state."""
-    return "/".join(str(getattr(key, "name", getattr(key, "key", key))) for key in path)
 
 
 def _canonical(path: Iterable[Any]) -> str:

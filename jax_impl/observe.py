@@ -15,8 +15,11 @@ from jax_impl.memory import Arrays, TrainState
 from jax_impl.runtime import compiler_options, matmul_precision
 from jax_impl.step import cast
 from jax_impl.trainer import Trainer
+from jax_impl.xla import compilations
+from jax_impl.xla.arrange import arranged
 from spec.data.batches import Batch
 from spec.data.folder import batch_file
+from spec.jit import JitOptions
 from spec.job import Job
 from spec.weights import Tensors, raw_bytes, save_tensors
 
@@ -84,14 +87,16 @@ def activations(trainer: Trainer, rows: Batch) -> Tensors:
     arena, profile = trainer.state, trainer.problem.profile
 
     def forward(params: Arrays, buffers: Arrays, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
-        module = arena.module(cast(params, profile.compute), buffers)
+        # Layer by layer, however the step goes through them: a loop has one output for all.
+        module = arranged(arena.module(cast(params, profile.compute), buffers), JitOptions())
         with matmul_precision(profile):
             run = nnx.capture(trainer.side.loss, nnx.Intermediate, method_outputs=nnx.Intermediate)
             _, outputs = run(module, batch)
         return cast(_by_call(outputs), profile.master)
 
     arguments = arena.tensors("param"), arena.tensors("buffer"), rows
-    program = jax.jit(forward).lower(*arguments).compile(compiler_options(profile))
+    with compilations.apart():
+        program = jax.jit(forward).lower(*arguments).compile(compiler_options(profile))
     return {key: np.array(output) for key, output in program(*arguments).items()}
 
 

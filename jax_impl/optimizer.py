@@ -5,17 +5,15 @@ stock optimizer. Must not: read a constant from elsewhere than their arguments. 
 `torch_impl/optimizer.py`.
 """
 
-from collections.abc import Mapping
-
 import jax
 import jax.numpy as jnp
 
 from spec.edits import Constants
 
 
-def global_norm(grads: Mapping[str, jax.Array]) -> jax.Array:
-    """The 2-norm of all gradients in their own dtype, 0-dim."""
-    return jnp.sqrt(sum(jnp.sum(grad * grad) for grad in grads.values()))
+def global_norm(grads: jax.Array) -> jax.Array:
+    """The 2-norm of all gradients, one flat array, in their own dtype, 0-dim."""
+    return jnp.sqrt(jnp.sum(grads * grads))
 
 
 def clip_coefficient(norm: jax.Array, max_norm: float | None, eps: float) -> jax.Array:
@@ -34,7 +32,7 @@ def adamw(
     correction1: jax.Array,
     correction2: jax.Array,
     constants: Constants,
-    decayed: bool,
+    decayed: jax.Array | bool,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """One AdamW update with decoupled decay: (param, m, v) afterwards; elementwise.
 
@@ -43,11 +41,11 @@ def adamw(
 
     Args:
       lr, correction1, correction2: 0-dim; the corrections are 1 - beta**t.
-      decayed: whether the weight decay reaches these parameters.
+      decayed: whether the weight decay reaches these parameters, or each of their elements.
     """
     m = constants.beta1 * m + (1 - constants.beta1) * grad
     v = constants.beta2 * v + (1 - constants.beta2) * (grad * grad)
     update = (m / correction1) / (jnp.sqrt(v / correction2) + constants.adam_eps)
-    if decayed:
-        update = update + constants.weight_decay * param
+    # A choice for each element, and not two pieces: only so does XLA write over the parameters it reads.
+    update = jnp.where(decayed, update + constants.weight_decay * param, update)
     return param - lr * update, m, v

@@ -15,10 +15,12 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 from jax import lax
+from jax._src import distributed
 from jax.experimental import multihost_utils
 from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from jax_impl.xla import compilations, watch
 from spec.errors import RuleError
 from spec.run import Execution
 
@@ -94,7 +96,10 @@ class Ranks:
 
     def broadcast(self, tree: Tree) -> Tree:
         """Rank 0's values of a tree of host arrays, on every rank."""
-        return multihost_utils.broadcast_one_to_all(tree) if self.world_size > 1 else tree
+        if self.world_size == 1:
+            return tree
+        with compilations.apart(), watch.waiting():
+            return multihost_utils.broadcast_one_to_all(tree)
 
     def gather(self, values: np.ndarray) -> list[np.ndarray]:
         """Every rank's values, in the order of ranks, on every rank; all have one shape and dtype."""
@@ -103,11 +108,13 @@ class Ranks:
     def barrier(self) -> None:
         """Waits until every rank is here."""
         if self.world_size > 1:
-            multihost_utils.sync_global_devices("barrier")
+            with compilations.apart(), watch.waiting():
+                multihost_utils.sync_global_devices("barrier")
 
     def synchronize(self, arrays: Any) -> None:
         """Waits until the arrays of a tree are computed; JAX has no call that waits for a device."""
-        jax.block_until_ready(arrays)
+        with watch.waiting():
+            jax.block_until_ready(arrays)
 
     def fence(self, arrays: Any) -> None:
         """Waits until every rank is here with its arrays computed."""
@@ -157,6 +164,7 @@ def join(execution: Execution) -> Ranks:
             local_device_ids=device_ids,
             heartbeat_timeout_seconds=_HEARTBEAT_TIMEOUT_S,
         )
+        watch.start(distributed.global_state.client, rank, world_size, execution.stall_s)
     mesh = _mesh(execution.device, world_size)
     return Ranks(rank, world_size, device_ids[0] if device_ids else 0, mesh)
 

@@ -18,6 +18,7 @@ from flax import nnx
 
 from jax_impl.loss import cross_entropy
 from jax_impl.models.gpt import attention
+from jax_impl.xla import flags, process
 from spec.errors import RuleError
 from spec.precision import Profile
 from spec.run import Execution, Problem
@@ -33,8 +34,10 @@ def configure(problem: Problem, execution: Execution) -> None:
     """Chooses platform and width of this process; to be called before the first array.
 
     Raises:
-      RuleError: the process has worked in another width. Arrays of both cannot live side by side.
+      RuleError: the process has worked in another width (arrays of both cannot live side by side), or
+        XLA_FLAGS holds what the installed jaxlib refuses.
     """
+    flags.check()
     x64 = problem.profile.master == "float64"
     if _setting("jax_enable_x64") != x64:
         if _widths:
@@ -48,6 +51,11 @@ def configure(problem: Problem, execution: Execution) -> None:
     if "OMP_NUM_THREADS" in os.environ:
         # What PyTorch obeys. XLA knows only NPROC, and takes every core where processes share them.
         os.environ.setdefault("NPROC", os.environ["OMP_NUM_THREADS"])
+    process.use_cache()
+    if execution.device == "cuda":
+        process.take_memory()
+        if execution.world_size == 1:
+            process.use_one_gpu()
     if _setting("jax_platforms") != execution.device:
         jax.config.update("jax_platforms", execution.device)
 
@@ -71,14 +79,16 @@ def compiler_options(profile: Profile) -> dict[str, Any]:
 
 def environment() -> dict[str, Any]:
     """Versions, flags and devices as JAX sees them, for the manifest."""
-    flags = ("jax_enable_x64", "jax_default_matmul_precision", "jax_cpu_collectives_implementation")
+    settings = ("jax_enable_x64", "jax_default_matmul_precision", "jax_cpu_collectives_implementation")
     return {
         "jax": jax.__version__,
         "jaxlib": jaxlib.__version__,
         "platform_version": jax.extend.backend.get_backend().platform_version,
         "devices": [device.device_kind for device in jax.local_devices()],
         "threads": int(os.environ.get("NPROC", os.cpu_count() or 1)),
-        "flags": {name: _setting(name) for name in flags},
+        "flags": {name: _setting(name) for name in settings},
+        **process.describe(),
+        "xla_flags": {"given": os.environ.get("XLA_FLAGS", ""), "not_default": flags.changed()},
     }
 
 

@@ -26,7 +26,7 @@ class State(Protocol):
     ties: list[list[str]]
     train_state: Any
     """The tree of arrays that a step takes and gives back."""
-    seen: dict[str, Arrays]
+    seen: Any
     """Gradients of the last step that was observed, by phase."""
 
     @property
@@ -43,8 +43,8 @@ class State(Protocol):
         """The module with these arrays in it, inside a trace."""
         ...
 
-    def tensors(self, phase: str) -> Arrays:
-        """The arrays of a phase by canonical name, in this framework's layout."""
+    def tensors(self, phase: str) -> dict[str, Any]:
+        """The arrays of a phase by canonical name, in this framework's layout; to be read, not kept."""
         ...
 
     def write(self, phase: str, arrays: Iterable[tuple[str, np.ndarray]]) -> None:

@@ -24,30 +24,32 @@ from jax_impl.memory import Arena, Arrays, TrainState
 from jax_impl.models import Side
 from jax_impl.optimizer import adamw, clip_coefficient, global_norm
 from jax_impl.runtime import matmul_precision
+from jax_impl.xla.own_optimizer import own_update
 from spec.edits import Constants, device_table
 from spec.run import Problem
 
 Batch = dict[str, jax.Array]
 """One rank's rows on the device."""
 
-Step = Callable[[Any, Batch], tuple[Any, jax.Array, dict[str, Arrays]]]
+Step = Callable[[Any, Batch], tuple[Any, jax.Array, dict[str, jax.Array]]]
 """(state, batch) -> (state, metrics, gradients by phase). Metrics are this rank's row of `METRICS`, (1, 6).
-Gradients are for whoever observes, and cost nothing where they are left out of a compiled program."""
+Gradients are flat, for whoever observes, and cost nothing where they are left out of a compiled program."""
 
 
 class Sums(NamedTuple):
     """What is summed over micro-batches and then over ranks, all of it in the accumulate dtype."""
 
-    grads: Arrays
+    grads: Any
+    """Of each parameter by name; one flat array once they are to be reduced."""
     loss: jax.Array
     tokens: jax.Array
 
 
 def make_step(side: Side, problem: Problem, constants: Constants, arena: Arena) -> Step:
     """The uncompiled step of a problem."""
-    profile, ranks = problem.profile, arena.ranks
-    table = device_table(problem, constants)
-    decayed = {row.name: row.decayed for row in arena.rows}
+    profile, ranks, layout = problem.profile, arena.ranks, arena.layout
+    own = side.optimizer
+    update = own_update(arena, own) if own else _adamw_update(arena, problem, constants)
 
     def part_sums(working: Arrays, buffers: Arrays, part: Batch) -> tuple[Sums, Arrays]:
         """Sums of one micro-batch, each rounded once to the accumulate dtype, and the buffers after it."""
@@ -61,31 +63,25 @@ def make_step(side: Side, problem: Problem, constants: Constants, arena: Arena) 
             (loss_sum, (count, after)), grads = jax.value_and_grad(loss, has_aux=True)(working)
         return cast(Sums(grads, loss_sum, count), profile.accumulate), after
 
-    def step(state: TrainState, batch: Batch) -> tuple[TrainState, jax.Array, dict[str, Arrays]]:
+    def step(state: TrainState, batch: Batch) -> tuple[TrainState, jax.Array, dict[str, jax.Array]]:
         # One rounding a step: every use in every micro-batch reads this copy.
-        working = ranks.own(cast(state.params, profile.compute))
+        working = ranks.own(cast(layout.split(state.params), profile.compute))
         own_buffers = jax.tree.map(lambda buffer: buffer[0], state.buffers)
-        begin = ranks.own(_no_sums(state.params, profile.accumulate)), own_buffers
+        begin = ranks.own(_no_sums(working, profile.accumulate)), own_buffers
         parts = jax.tree.map(lambda rows: rows.reshape(problem.micro_batches, -1, *rows.shape[1:]), batch)
         own_sums, own_buffers = _over_parts(partial(part_sums, working), begin, parts)
-        sums = ranks.all_reduce(own_sums)
+        sums = ranks.all_reduce(own_sums._replace(grads=layout.flatten(own_sums.grads)))
 
         loss = sums.loss / sums.tokens
-        grads = jax.tree.map(lambda grad: grad / sums.tokens, sums.grads)
+        grads = sums.grads / sums.tokens
         norm = global_norm(grads)
         clip = clip_coefficient(norm, constants.max_norm, constants.clip_eps)
-        clipped = jax.tree.map(lambda grad: grad * clip, grads)
-        lr, correction1, correction2 = jnp.asarray(table)[jnp.minimum(state.applied, len(table) - 1)]
+        clipped = grads * clip
         finite = jnp.isfinite(loss) & jnp.isfinite(norm)
 
-        params, m, v = {}, {}, {}
-        for name, param in state.params.items():
-            moments = state.m[name], state.v[name]
-            params[name], m[name], v[name] = adamw(
-                param, clipped[name], *moments, lr, correction1, correction2, constants, decayed[name]
-            )
+        updated, lr = update(state, clipped)
         buffers = jax.tree.map(lambda buffer: buffer[None], own_buffers)
-        updated = TrainState(params, m, v, buffers, state.applied + 1, state.skipped)
+        updated = replace(updated, buffers=buffers, applied=state.applied + 1)
         refused = replace(state, skipped=state.skipped + 1)
         state = jax.tree.map(lambda new, old: jnp.where(finite, new, old), updated, refused)
 
@@ -93,6 +89,24 @@ def make_step(side: Side, problem: Problem, constants: Constants, arena: Arena) 
         return state, jnp.stack(metrics)[None], {"grad": grads, "clipped": clipped}
 
     return step
+
+
+def _adamw_update(
+    arena: Arena, problem: Problem, constants: Constants
+) -> Callable[[TrainState, jax.Array], tuple[TrainState, jax.Array]]:
+    """(state, clipped gradients) -> (state after the update, learning rate of the table)."""
+    table = device_table(problem, constants)
+
+    def update(state: TrainState, clipped: jax.Array) -> tuple[TrainState, jax.Array]:
+        assert state.m is not None and state.v is not None
+        lr, correction1, correction2 = jnp.asarray(table)[jnp.minimum(state.applied, len(table) - 1)]
+        moments, decayed = (state.m, state.v), arena.layout.decayed()
+        params, m, v = adamw(
+            state.params, clipped, *moments, lr, correction1, correction2, constants, decayed
+        )
+        return replace(state, params=params, m=m, v=v), lr
+
+    return update
 
 
 def _over_parts(

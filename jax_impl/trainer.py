@@ -10,7 +10,7 @@ Must not: touch files. Counterpart: `torch_impl/trainer.py`.
 
 import math
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -26,12 +26,19 @@ from jax_impl.memory import METRICS, Arena
 from jax_impl.models import Side, preset_side
 from jax_impl.state import State
 from jax_impl.step import Batch as DeviceBatch
-from jax_impl.step import Step, make_step
+from jax_impl.step import make_step
+from jax_impl.xla import compilations, watch
+from jax_impl.xla.arrange import arranged
+from jax_impl.xla.first_steps import FirstSteps
+from jax_impl.xla.own_optimizer import adopt
+from jax_impl.xla.packing import PackedStage
+from jax_impl.xla.several import compile_several, stage_several
 from spec import codec
 from spec.checkpoint import Checkpoint, Position
 from spec.data.batches import Batch, RowSource, open_source
 from spec.edits import Edit, constants
 from spec.errors import RuleError
+from spec.jit import jit_options
 from spec.run import Execution, Problem
 from spec.state import LOADED_PHASES, check_names, of_phase, of_rank, own_key
 from spec.weights import Tensors, init_parameters
@@ -57,7 +64,7 @@ class Trainer:
     """One run on this process's device.
 
     Args:
-      mode: `jit`, `nojit` or `baseline:NAME`.
+      mode: `jit` (told more after a colon, see `spec/jit.py`), `nojit` or `baseline:NAME`.
       edits: changes to the step's constants.
       side: the model and loss; the preset's own when None. A model that comes with values keeps them, and
         every rank takes those of rank 0.
@@ -81,30 +88,44 @@ class Trainer:
         chosen = constants(problem, edits)
         self.side = side or preset_side(problem, chosen)
         table = problem.parameter_table()
+        self.stage = Stage(self.ranks)
+        """The first half of `step`: puts rows on the device."""
         self.compiled: Compiled | None = None
-        """What the step became; None until the first batch tells its shapes."""
-        self._observed: Step | None = None
+        """What the step became, the longest launch of it; None until the first batch tells its shapes."""
+        self._programs: dict[int, Compiled] = {}
+        """By how many steps they make."""
+        self._observed: Callable[[Any, DeviceBatch], tuple[Any, Any, Any]] | None = None
         self.state: State
         if mode.startswith("baseline:"):
             if chosen != constants(problem):
                 raise RuleError("A baseline is stock.", f"edits on {mode}", "edit another mode")
             name = mode.removeprefix("baseline:")
             self.state = baseline = Baseline(name, self.side, problem, chosen, self.ranks)
-            self.compiled = uncompiled(baseline.step, mode, "a baseline compiles inside its first steps")
+            reason = "a baseline compiles inside its first steps"
+            self.compiled = self._programs[1] = uncompiled(baseline.step, mode, reason)
             self._observed = baseline.observed
         else:
-            self.state = arena = Arena(self.side.build(), table, problem.profile, self.ranks)
-            self._step = make_step(self.side, problem, chosen, arena)
+            module = arranged(self.side.build(), jit_options(mode))
+            self.state = arena = Arena(module, table, problem.profile, self.ranks)
+            self.stage = packed = PackedStage(self.ranks)
+            step = make_step(self.side, problem, chosen, arena)
+            self._step = lambda state, batch: step(state, packed.packing.unpack(batch))
         if side is None:
             initial = init_parameters(table, problem.seed_weights)
             self.load({f"param/{name}": values for name, values in initial.items()})
         else:
             self.load(self.ranks.broadcast(self.export(["param", "buffer"])))
+        if self.side.optimizer is not None:
+            if not isinstance(self.state, Arena):
+                raise RuleError("A baseline is stock.", f"an optimizer of one's own on {mode}", "take jit")
+            adopt(self.state, self.side.optimizer)
         self.num_steps = 0
         """Steps dispatched by this trainer."""
         self._first_step = 0
-        self.stage = Stage(self.ranks)
-        self._metrics: deque[jax.Array] = deque(maxlen=2)
+        self.first_steps = FirstSteps(self.ranks.mesh)
+        """What is checked as the first steps run."""
+        self._metrics: deque[tuple[int, jax.Array]] = deque(maxlen=2)
+        """The first step of a launch, and the metrics of its steps."""
 
     @cached_property
     def feed(self) -> Feed:
@@ -117,6 +138,11 @@ class Trainer:
         return self._first_step + self.num_steps
 
     @property
+    def steps_per_launch(self) -> int:
+        """How many steps the mode asks for in one launch."""
+        return jit_options(self.mode).steps_per_launch
+
+    @property
     def applied(self) -> int:
         """Updates made so far; waits for the device."""
         return self.state.applied
@@ -127,13 +153,44 @@ class Trainer:
 
     def launch(self, batch: DeviceBatch) -> None:
         """The second half of `step`: one call, on rows that `stage` has put on the device."""
-        if self.compiled is None:
+        if 1 not in self._programs:
             assert isinstance(self.state, Arena)
-            self.compiled = compile_step(self._step, self.state, batch, self.mode, self.problem.profile)
-        self.state.train_state, metrics = self.compiled.step(self.state.train_state, batch)
+            with compilations.apart():
+                self._programs[1] = compile_step(
+                    self._step, self.state, batch, self.mode, self.problem.profile
+                )
+        self._launch(batch, 1)
+
+    def steps(self, many: Sequence[Batch]) -> None:
+        """Dispatches as many steps as batches are given, in one launch; metrics of all can be read."""
+        self.launch_steps(self.stage_steps(many))
+
+    def stage_steps(self, many: Sequence[Batch]) -> DeviceBatch:
+        """The first half of `steps`: puts rows of several steps on the device."""
+        assert isinstance(self.stage, PackedStage), "a baseline makes its steps one by one"
+        return stage_several(many, self.stage)
+
+    def launch_steps(self, batches: DeviceBatch) -> None:
+        """The second half of `steps`, on rows that `stage_steps` has put on the device."""
+        count = next(iter(batches.values())).shape[0]
+        if count not in self._programs:
+            assert isinstance(self.state, Arena)
+            with compilations.apart():
+                self._programs[count] = compile_several(
+                    self._step, self.state, batches, self.mode, self.problem.profile
+                )
+        self._launch(batches, count)
+
+    def _launch(self, batch: DeviceBatch, num_steps: int) -> None:
+        self.compiled = self._programs[max(self._programs)]
+        self.first_steps.before(self.state.train_state)
+        with watch.waiting():
+            self.state.train_state, metrics = self._programs[num_steps].step(self.state.train_state, batch)
+        self.first_steps.after((self.state.train_state, metrics))
         metrics.copy_to_host_async()
-        self._metrics.append(metrics)
-        self.num_steps += 1
+        self._metrics.append((self.num_steps, metrics))
+        self.num_steps += num_steps
+        watch.progress(self.num_steps)
 
     def look(self, rows: Batch) -> Any:
         """Keeps the gradients that a step on these rows would have, for `export`; returns the state after it.
@@ -141,21 +198,24 @@ class Trainer:
         Nothing else changes. All ranks call this together.
         """
         batch = self.stage(rows)
-        if self._observed is None:
-            assert isinstance(self.state, Arena)
-            self._observed = compile_observed(self._step, self.state, batch, self.problem.profile)
-        after, _, self.state.seen = self._observed(self.state.train_state, batch)
+        with compilations.apart():
+            if self._observed is None:
+                assert isinstance(self.state, Arena)
+                self._observed = compile_observed(self._step, self.state, batch, self.problem.profile)
+            after, _, self.state.seen = self._observed(self.state.train_state, batch)
         return after
 
     def metrics(self, step: int | None = None) -> Metrics:
         """Metrics of a step, the last when None; waits until the device is through with that step.
 
-        Kept are those of the last two, so that a loop can dispatch step n and then read step n - 1.
+        Kept are those of the last two launches, so that a loop can dispatch step n and then read step n - 1.
         """
         number = self.num_steps - 1 if step is None else step
-        age = self.num_steps - 1 - number
-        assert 0 <= age < len(self._metrics), f"metrics of step {number} after step {self.num_steps - 1}"
-        row = np.asarray(self._metrics[-1 - age].addressable_data(0))[0]
+        kept = [(first, rows) for first, rows in self._metrics if first <= number < self.num_steps]
+        assert kept, f"metrics of step {number} after step {self.num_steps - 1}"
+        first, rows = kept[-1]
+        with watch.waiting():
+            row = np.asarray(rows.addressable_data(0)).reshape(-1, len(METRICS))[number - first]
         values = dict(zip(METRICS, row.tolist(), strict=True))
         return Metrics(
             step=number,
@@ -168,11 +228,13 @@ class Trainer:
 
     def export(self, phases: Iterable[str]) -> Tensors:
         """Copies of the phases on the host, keys `phase/name`; waits for the device."""
-        return state.export(self.state, phases)
+        with compilations.apart():
+            return state.export(self.state, phases)
 
     def load(self, tensors: Mapping[str, np.ndarray]) -> None:
         """Puts a state in place, keys `phase/name`; see `jax_impl.state.load`."""
-        state.load(self.state, tensors)
+        with compilations.apart():
+            state.load(self.state, tensors)
 
     def checkpoint(self) -> tuple[Position, Tensors]:
         """Where the run stands, and copies on the host of all that it takes to go on: for `Saver.save`.
@@ -182,7 +244,9 @@ class Trainer:
         position = Position(step=self.next_step, applied=self.applied, skipped=self.state.skipped)
         tensors = self.export(("param", "m", "v")) if self.ranks.rank == 0 else {}
         for key, array in self.export(["buffer"]).items():
-            for rank, values in enumerate(self.ranks.gather(array)):
+            with compilations.apart():
+                gathered = self.ranks.gather(array)
+            for rank, values in enumerate(gathered):
                 tensors[own_key(key, rank)] = values
         return position, tensors
 

@@ -5,7 +5,10 @@ Must not: compute statistics, or judge. Counterpart: `torch_impl/work.py`.
 
 import os
 import time
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,8 +17,9 @@ from jax_impl.feed import Feed
 from jax_impl.observe import INIT, Observer
 from jax_impl.parallel import Ranks
 from jax_impl.trainer import Trainer
+from jax_impl.xla import watch
 from spec import protocol, record
-from spec.data.batches import open_source
+from spec.data.batches import Batch, open_source
 from spec.job import Job
 from spec.worker.checkpoints import Checkpoints, resume
 from spec.worker.manifest import Manifest, write_digest
@@ -35,6 +39,9 @@ def do(job: Job, ranks: Ranks) -> None:
     problem, execution = job.spec.problem, job.spec.execution
     source = open_source(problem, job.batches)
     trainer = Trainer(problem, execution, job.mode, job.edits, source=source, ranks=ranks)
+    trainer.first_steps.alone = True
+    if (own := watch.current()) is not None:
+        own.on_stall = partial(protocol.tell_stall, job, ranks.rank)
     resume(job, trainer)
     observer = Observer(job)
     probes = runtime.probes(problem.profile, ranks.device)
@@ -55,15 +62,46 @@ def do(job: Job, ranks: Ranks) -> None:
 
 
 def _run(job: Job, trainer: Trainer, observer: Observer) -> None:
-    """The steps from where the trainer stands; metrics of a step are read after the next was dispatched."""
+    """The steps from where the trainer stands. While the device is busy with one launch, the rows of the next
+    are put on it; then the metrics of the launch before are read.
+    """
+    launches = list(_launches(job, trainer))
     with StepLines(job, trainer) as steps, Checkpoints(job, trainer, steps) as checkpoints:
-        for step in range(trainer.next_step, job.steps):
-            rows = trainer.feed.rows(step)
-            observer.before(trainer, step, rows)
-            trainer.step(rows)
-            steps.note(step, rows)
-            observer.after(trainer, step)
-            checkpoints.after(step)
+        many = [trainer.feed.rows(number) for number in launches[0]] if launches else []
+        staged = _stage(trainer, many) if launches else None
+        for numbers, coming in zip(launches, [*launches[1:], []], strict=True):
+            observer.before(trainer, numbers[0], many[0])
+            _launch(trainer, staged, len(many))
+            done, many = many, [trainer.feed.rows(number) for number in coming]
+            staged = _stage(trainer, many) if many else None
+            steps.note(numbers[0], *done)
+            observer.after(trainer, numbers[-1])
+            checkpoints.after(numbers[-1])
+
+
+def _stage(trainer: Trainer, many: list[Batch]) -> Any:
+    """The rows of one launch on the device."""
+    return trainer.stage(many[0]) if len(many) == 1 else trainer.stage_steps(many)
+
+
+def _launch(trainer: Trainer, staged: Any, num_steps: int) -> None:
+    if num_steps == 1:
+        trainer.launch(staged)
+    else:
+        trainer.launch_steps(staged)
+
+
+def _launches(job: Job, trainer: Trainer) -> Iterator[list[int]]:
+    """The steps of each launch: as many as the mode says, but alone those that are observed and the rest; a
+    checkpoint is made at the end of a launch.
+    """
+    seen = {job.observed_at(entry)[1] for entry in job.observe}
+    number, every = trainer.next_step, job.save_every or job.steps
+    while number < job.steps:
+        many = list(range(number, number + trainer.steps_per_launch))
+        whole = many[-1] < job.steps and not seen & set(many) and number // every == many[-1] // every
+        yield many if whole else [number]
+        number += len(many) if whole else 1
 
 
 def _lockstep(job: Job, trainer: Trainer, observer: Observer) -> None:
@@ -82,14 +120,14 @@ def _time(job: Job, trainer: Trainer) -> None:
     """Warm-up, windows of back-to-back steps, then single calls on an idle device: `windows.jsonl`."""
     timing, problem, ranks = job.timing, job.spec.problem, trainer.ranks
     prepared = Feed(open_source(problem, job.batches), problem, ranks, cycle=PREPARED_BATCHES)
-    # Two at least: a window reads the metrics of the step before.
-    for _ in range(max(2, timing.warmup_steps)):
-        trainer.step(prepared.rows(trainer.num_steps))
+    # Two launches at least: a window reads the metrics of the one before.
+    for _ in range(max(2, timing.warmup_steps // trainer.steps_per_launch)):
+        many = _next_rows(trainer, prepared)
+        _launch(trainer, _stage(trainer, many), len(many))
     windows = Path(job.out) / "windows.jsonl" if ranks.rank == 0 else Path(os.devnull)
     with record.Lines(windows) as lines:
         for _ in range(timing.windows):
-            wall_s = _window_s(trainer, prepared, timing.steps_per_window)
-            lines.write({"kind": "window", "steps": timing.steps_per_window, "wall_s": wall_s})
+            lines.write({"kind": "window", **_window(trainer, prepared, timing.steps_per_window)})
         for _ in range(timing.calls):
             lines.write({"kind": "dispatch", "us": _dispatch_us(trainer, prepared)})
         if trainer.compiled and "launch_us" not in trainer.compiled.reasons:
@@ -99,30 +137,41 @@ def _time(job: Job, trainer: Trainer) -> None:
         lines.write({"kind": "memory", "peak_mem_bytes": peak_mem_bytes, "reason": reason})
 
 
-def _window_s(trainer: Trainer, prepared: Feed, num_steps: int) -> float:
-    """Wall time of back-to-back steps, their metrics read one step late as a training loop does."""
+def _next_rows(trainer: Trainer, prepared: Feed) -> list[Batch]:
+    """The rows of the next launch."""
+    return [prepared.rows(trainer.num_steps + i) for i in range(trainer.steps_per_launch)]
+
+
+def _window(trainer: Trainer, prepared: Feed, num_steps: int) -> dict[str, float]:
+    """Wall time of back-to-back steps, their metrics read one launch late as a training loop does."""
+    per_launch = trainer.steps_per_launch
+    launches = max(1, num_steps // per_launch)
     trainer.ranks.fence(trainer.state.train_state)
     started = time.perf_counter()
-    for _ in range(num_steps):
-        trainer.step(prepared.rows(trainer.num_steps))
-        trainer.metrics(trainer.num_steps - 2)
+    staged = _stage(trainer, _next_rows(trainer, prepared))
+    for launch in range(launches):
+        _launch(trainer, staged, per_launch)
+        if launch + 1 < launches:
+            staged = _stage(trainer, _next_rows(trainer, prepared))
+        trainer.metrics(trainer.num_steps - 1 - per_launch)
     trainer.ranks.synchronize(trainer.state.train_state)
-    return time.perf_counter() - started
+    return {"steps": launches * per_launch, "wall_s": time.perf_counter() - started}
 
 
 def _dispatch_us(trainer: Trainer, prepared: Feed) -> float:
-    """Host time of one call of `step` on an idle device."""
-    rows = prepared.rows(trainer.num_steps)
+    """Host time a step of one dispatch on an idle device."""
+    many = _next_rows(trainer, prepared)
     trainer.ranks.fence(trainer.state.train_state)
     started = time.perf_counter()
-    trainer.step(rows)
-    return (time.perf_counter() - started) * 1e6
+    _launch(trainer, _stage(trainer, many), len(many))
+    return (time.perf_counter() - started) * 1e6 / len(many)
 
 
 def _launch_us(trainer: Trainer, prepared: Feed) -> float:
-    """Host time of the one call that launches the step, its rows on the device and that device idle."""
-    batch = trainer.stage(prepared.rows(trainer.num_steps))
-    trainer.ranks.fence((trainer.state.train_state, batch))
+    """Host time a step of the one call that launches, its rows on the device and that device idle."""
+    many = _next_rows(trainer, prepared)
+    staged = _stage(trainer, many)
+    trainer.ranks.fence((trainer.state.train_state, staged))
     started = time.perf_counter()
-    trainer.launch(batch)
-    return (time.perf_counter() - started) * 1e6
+    _launch(trainer, staged, len(many))
+    return (time.perf_counter() - started) * 1e6 / len(many)

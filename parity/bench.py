@@ -80,7 +80,7 @@ def _result(
         command="bench",
         verdict="FAILED" if code else None,
         exit_code=int(code),
-        reasons=[message] if message else [],
+        reasons=[*([message] if message else []), *_fastest(rows)],
         runs=[assemble.run_ref(folder, plan)],
         curves={},
         numerics=None,
@@ -93,6 +93,18 @@ def _result(
         unmeasured={"numerics": "bench measures speed; parity run judges numbers"}
         | ({} if speed else {"speed": "no time pass was finished"}),
     )
+
+
+def _fastest(rows: Sequence[BenchRow]) -> list[str]:
+    """For each side with a choice of modes of its own: which was the fastest, and over how many steps."""
+    told = []
+    for side in dict.fromkeys(row.side for row in rows):
+        own = [row for row in rows if row.side == side and not row.mode.startswith("baseline:")]
+        timed = {row.mode: row.speed.step_ms.median for row in own if row.speed.step_ms}
+        if len(timed) > 1:
+            best = min(own, key=lambda row: timed.get(row.mode, float("inf")))
+            told.append(f"fastest {side} mode here: {best.mode}, over {best.steps} steps without a failure")
+    return told
 
 
 def _rows(plan: Plan, held: Sequence[Held], contenders: Sequence[Contender]) -> list[BenchRow]:
@@ -108,5 +120,6 @@ def _rows(plan: Plan, held: Sequence[Held], contenders: Sequence[Contender]) -> 
             continue
         samples, own_samples = ([item.step_ms for item in passes[side, one]] for one in (mode, own))
         ratio = None if mode == own else statistics.ratio(samples, own_samples)
-        rows.append(BenchRow(side=side, mode=mode, speed=speed, ratio_to_own=ratio))
+        steps = sum(item.steps for item in passes[side, mode])
+        rows.append(BenchRow(side=side, mode=mode, speed=speed, ratio_to_own=ratio, steps=steps))
     return rows

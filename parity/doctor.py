@@ -45,6 +45,7 @@ def doctor(options: Doctor) -> ExitCode:
     lines = [
         *_python(),
         *(_side(side, answer) for side, answer in answers.items()),
+        *_xla_flags(),
         *_gpus(answers),
         *_processes(answers),
         *_tools(),
@@ -76,6 +77,12 @@ def _python() -> Iterator[Capability]:
 def _side(side: str, answer: probe.Answer) -> Capability:
     found = ", ".join(f"{name} {version}" for name, version in answer.versions.items()) or answer.problem
     return Capability(side, answer.usable, found, probe.install_line(side))
+
+
+def _xla_flags() -> Iterator[Capability]:
+    if not probe.missing_packages("jax"):
+        answer = probe.ask_xla_flags()
+        yield Capability("XLA_FLAGS", bool(answer["ok"]), str(answer["found"]), str(answer["mend"]))
 
 
 def _gpus(answers: dict[str, probe.Answer]) -> Iterator[Capability]:

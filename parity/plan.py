@@ -89,7 +89,13 @@ def make_plan(options: Run | Train | Bench) -> Plan:
         precision=options.precision,
         data=_data(options),
         seed=options.seed,
-        execution=Execution(device=device, torch_mode=modes["torch"][0], jax_mode=modes["jax"][0]),
+        execution=Execution(
+            device=device,
+            torch_mode=modes["torch"][0],
+            jax_mode=modes["jax"][0],
+            # Before the referee ends a group in which nothing is written, its ranks say who stands still.
+            stall_s=0.9 * options.timeout_s,
+        ),
     )
     plan = Plan(
         spec=spec,

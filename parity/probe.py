@@ -8,8 +8,11 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from pathlib import Path
 
 from spec.errors import RuleError
+
+_ROOT = Path(__file__).resolve().parent.parent
 
 _QUESTIONS = {
     "torch": """
@@ -72,6 +75,22 @@ def ask_all(sides: Sequence[str]) -> dict[str, Answer]:
     """`ask` for several sides at once."""
     with ThreadPoolExecutor() as pool:
         return dict(zip(sides, pool.map(ask, sides), strict=True))
+
+
+def ask_xla_flags(timeout_s: float = 120.0) -> dict[str, str | bool]:
+    """Whether the installed jaxlib takes the XLA_FLAGS of this environment: ok, found, mend."""
+    done = subprocess.run(
+        [sys.executable, "-m", "jax_impl.xla.flags"],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(_ROOT), os.environ.get("PYTHONPATH", "")])},
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    if done.returncode:
+        words = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        return {"ok": False, "found": words[-1][:200], "mend": install_line("jax")}
+    return json.loads(done.stdout)
 
 
 def ask(side: str, timeout_s: float = 120.0) -> Answer:

@@ -31,13 +31,15 @@ _TABLE = (
         "launch_us",
         "us",
         "Host time inside the one call that launches the step (the launch of the graph, the execution of "
-        "the XLA program), the device queue empty before it. Null where a step is launched by many calls.",
+        "the XLA program), the device queue empty before it; where a launch makes several steps, its share "
+        "of one. Null where a step is launched by many calls.",
     ),
     Figure(
         "dispatch_us",
         "us",
         "Host time from calling step(batch) to its return, the device queue empty before it. Staging of "
-        "the batch and all Python of the step are inside, waiting for results is not.",
+        "the batch and all Python of the step are inside, waiting for results is not; where a call makes "
+        "several steps, its share of one.",
     ),
     Figure(
         "launch_calls_per_step",

@@ -66,6 +66,12 @@ def _do_one(job: Job, do: Callable[[Job], None], rank: int) -> int:
     return 0
 
 
+def tell_stall(job: Job, rank: int, found: str) -> None:
+    """Writes `error.json` for a process that ends itself because others do not come along."""
+    log = f"read {job.out}/log.rank*.txt; a longer wait is --timeout-s"
+    _write_error(Path(job.out), rank, ExitCode.CRASHED, "All ranks make their steps together.", found, log)
+
+
 def _write_error(out: Path, rank: int, code: ExitCode, rule: str, numbers: str, mend: str) -> None:
     """The first rank that fails names the cause; ranks that fail because of it do not write over it."""
     value = {"code": code.value, "rule": rule, "numbers": numbers, "mend": mend, "rank": rank}

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from spec import codec
 from spec.errors import RuleError
+from spec.jit import jit_options
 from spec.params import ParamSpec
 from spec.precision import Profile, find_profile
 from spec.schedule import Schedule
@@ -18,9 +19,10 @@ from spec.workloads import WORKLOADS, Sizes, gpt, mlp, parameter_table
 
 TORCH_MODES = ("eager", "inductor", "graph", "graph+inductor")
 JAX_MODES = ("jit", "nojit")
+"""`jit` may be told more, after a colon; see `spec/jit.py`."""
 AUTO_MODES = {
     "cpu": {"torch": "eager", "jax": "jit"},
-    "cuda": {"torch": "graph+inductor", "jax": "jit"},
+    "cuda": {"torch": "graph+inductor", "jax": "jit:concurrent"},
 }
 """What the mode `auto` means, by device and side."""
 BASELINES = {"torch": ("eager", "ddp", "compile", "reduce-overhead"), "jax": ("jit",)}
@@ -138,10 +140,14 @@ class Execution:
     """Processes, one a device, over all hosts."""
     torch_mode: str = "eager"
     jax_mode: str = "jit"
+    stall_s: float = 540.0
+    """How long the JAX side's ranks wait for one that stands still, before they name it and end."""
 
     def __post_init__(self) -> None:
         if self.device not in ("cpu", "cuda"):
             raise RuleError("The device is cpu or cuda.", repr(self.device))
+        if not self.stall_s > 0:
+            raise RuleError("A time-out is positive.", f"stall_s = {self.stall_s:g}")
         if self.world_size < 1:
             raise RuleError("A run has at least one device.", f"devices = {self.world_size}")
         check_mode("torch", self.torch_mode, self.device)
@@ -176,6 +182,9 @@ class RunSpec:
 
 def check_mode(side: str, mode: str, device: str) -> None:
     """Refuses a mode that the side does not have, or that the device cannot run."""
+    if side == "jax" and mode.startswith("jit:"):
+        jit_options(mode)
+        return
     modes = TORCH_MODES if side == "torch" else JAX_MODES
     known = (*modes, *(f"baseline:{name}" for name in BASELINES[side]))
     if mode not in known:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import jax
+import optax
 from flax import nnx
 
 from jax_impl.models import gpt, mlp
@@ -26,6 +27,8 @@ class Side:
     loss: Callable[[nnx.Module, dict[str, jax.Array]], tuple[jax.Array, jax.Array]]
     """(module, batch) -> (sum of the losses, number of losses), both 0-dim. Traced; calls the module and asks
     nothing else of it."""
+    optimizer: optax.GradientTransformation | None = None
+    """The user's own, in place of the built-in AdamW; see `jax_impl/xla/own_optimizer.py`."""
 
 
 def preset_side(problem: Problem, constants: Constants) -> Side:

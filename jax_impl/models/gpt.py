@@ -13,6 +13,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax import lax
 
 from jax_impl.layers import Embed, Linear, at_least_float32
 from jax_impl.loss import cross_entropy
@@ -79,15 +80,45 @@ class Gpt(nnx.Module):
         self.wpe = Embed(sizes.seq_len, sizes.d_model, rngs=nnx.Rngs(0))
         self.blocks = nnx.List(Block(sizes, profile, constants) for _ in range(sizes.num_layers))
         self.ln_f = _layer_norm(sizes, constants)
+        self.remat, self.scan_layers = False, False
+
+    def arrange(self, remat: bool, scan_layers: bool) -> None:
+        """Chooses how the blocks are executed; the same sums in the same order, fused otherwise.
+
+        Args:
+          remat: keep the input of each block alone, and compute the rest again in the backward pass.
+          scan_layers: one loop over all blocks, whose parameters are stacked for it: a smaller program.
+        """
+        self.remat, self.scan_layers = remat, scan_layers
 
     def __call__(self, tokens_BT: jax.Array) -> jax.Array:
         """Tokens (B, T), integers, T at most the sequence length -> logits (B, T, V)."""
         # Positions are added in float32, so that their gradients are summed in it; see `layers.py`.
         tokens_BTC, positions_TC = self.wte(tokens_BT), self.wpe.embedding[: tokens_BT.shape[1]]
         x_BTC = (at_least_float32(tokens_BTC) + at_least_float32(positions_TC)).astype(tokens_BTC.dtype)
-        for block in self.blocks:
-            x_BTC = block(x_BTC)
+        x_BTC = self._scanned(x_BTC) if self.scan_layers else self._looped(x_BTC)
         return self.ln_f(x_BTC) @ self.wte.embedding[...].T
+
+    def _looped(self, x_BTC: jax.Array) -> jax.Array:
+        for block in self.blocks:
+            if self.remat:
+                graph, state = nnx.split(block)
+                x_BTC = _recomputed(graph)(state, x_BTC)
+            else:
+                x_BTC = block(x_BTC)
+        return x_BTC
+
+    def _scanned(self, x_BTC: jax.Array) -> jax.Array:
+        graph, *_ = (nnx.split(block)[0] for block in self.blocks)
+        stacked = jax.tree.map(
+            lambda *leaves: jnp.stack(leaves), *(nnx.state(block) for block in self.blocks)
+        )
+        call = _recomputed(graph) if self.remat else lambda state, x_BTC: nnx.merge(graph, state)(x_BTC)
+        return lax.scan(lambda x_BTC, state: (call(state, x_BTC), None), x_BTC, stacked)[0]
+
+
+def _recomputed(graph: nnx.GraphDef) -> Callable[[nnx.State, jax.Array], jax.Array]:
+    return jax.checkpoint(lambda state, x_BTC: nnx.merge(graph, state)(x_BTC))
 
 
 def build(sizes: GptSizes, profile: Profile, constants: Constants) -> Gpt:

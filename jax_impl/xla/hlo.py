@@ -29,8 +29,8 @@ class Collective:
     kind: str
     elements: int
     """Elements that it delivers to one device."""
-    in_loop: bool
-    """Whether it stands in the body of a loop, or in something that such a body calls."""
+    loops: int
+    """How many loops it stands in: their bodies, or something that such a body calls."""
 
 
 def aliased_parameters(text: str) -> set[int]:
@@ -42,9 +42,9 @@ def aliased_parameters(text: str) -> set[int]:
 def collectives(text: str) -> list[Collective]:
     """Every collective of the program, in the order of its text."""
     computations = _computations(text)
-    looped = _reachable(computations, _loop_bodies(computations))
+    loops = _loops(computations)
     return [
-        Collective(kind, _num_elements(shape), name in looped)
+        Collective(kind, _num_elements(shape), loops[name])
         for name, lines in computations.items()
         for line in lines
         for shape, kind in _COLLECTIVE.findall(line)
@@ -63,8 +63,16 @@ def _computations(text: str) -> dict[str, list[str]]:
     return computations
 
 
-def _loop_bodies(computations: dict[str, list[str]]) -> set[str]:
-    return {body for lines in computations.values() for line in lines for body in _WHILE_BODY.findall(line)}
+def _loops(computations: dict[str, list[str]]) -> dict[str, int]:
+    """How many loops each computation stands in."""
+    depths = dict.fromkeys(computations, 0)
+    level = set(computations)
+    while level:
+        lines = [line for name in level for line in computations.get(name, ())]
+        level = _reachable(computations, {body for line in lines for body in _WHILE_BODY.findall(line)})
+        for name in level & depths.keys():
+            depths[name] += 1
+    return depths
 
 
 def _reachable(computations: dict[str, list[str]], start: set[str]) -> set[str]:

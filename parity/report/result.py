@@ -225,6 +225,8 @@ class BenchRow(Struct, kw_only=True):
     speed: SideSpeed
     ratio_to_own: Ratio | None
     """Its step_ms / that of the side's first mode; null for that mode itself."""
+    steps: int
+    """Steps that it made in all passes without a failure."""
 
 
 class LaunchRecord(Struct, kw_only=True):

@@ -148,14 +148,25 @@ def _speeds(speed: Speed, labels: list[str]) -> Iterator[list[str]]:
 
 
 def _bench_table(result: Result) -> Table:
-    heads = ["", "step_ms", "dispatch_us", "launch_us", "mfu", "peak_mem_bytes", "compile_s", "step_ms / own"]
+    heads = [
+        "",
+        "step_ms",
+        "dispatch_us",
+        "launch_us",
+        "mfu",
+        "peak_mem_bytes",
+        "compile_s",
+        "steps",
+        "step_ms / own",
+    ]
     lines = []
     for row in result.bench:
         ratio = "own"
         if row.ratio_to_own is not None:
             low, high = row.ratio_to_own.ci95
             ratio = f"{row.ratio_to_own.median:.3f}, 95 % {low:.3f}-{high:.3f}"
-        lines.append([f"{row.side} {row.mode}", *(_figure(row.speed, name) for name in heads[1:-1]), ratio])
+        figures = [_figure(row.speed, name) for name in heads[1:-2]]
+        lines.append([f"{row.side} {row.mode}", *figures, str(row.steps), ratio])
     return heads, lines
 
 

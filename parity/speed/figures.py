@@ -49,6 +49,11 @@ class TimePass:
         return list(record.read_lines(path)) if path.exists() else []
 
     @property
+    def steps(self) -> int:
+        """Steps made, warm-up and single calls included."""
+        return int(json.loads((self.folder / "digest.rank0.json").read_text())["step"])
+
+    @property
     def step_ms(self) -> list[float]:
         """One mean step time a window."""
         return [1e3 * item["wall_s"] / item["steps"] for item in self.records if item["kind"] == "window"]

@@ -1,4 +1,4 @@
-"""`steps.rankR.jsonl`: what every step reports, written one line behind the device.
+"""`steps.rankR.jsonl`: what every step reports, written one launch behind the device.
 
 Must not: wait for a step before the next one is on its way.
 """
@@ -18,18 +18,21 @@ class StepLines:
     def __init__(self, job: Job, trainer: Trainer) -> None:
         self._trainer = trainer
         self._lines = record.Lines(Path(job.out) / f"steps.rank{trainer.ranks.rank}.jsonl")
-        self._waiting: tuple[int, int, Batch] | None = None
+        self._waiting: list[tuple[int, int, Batch]] = []
 
-    def note(self, step: int, rows: Batch) -> None:
-        """Takes note of the step just dispatched, and writes the one before."""
+    def note(self, step: int, *many: Batch) -> None:
+        """Takes note of the launch just dispatched, its steps' rows from `step` on; writes the one before."""
         self.write()
-        self._waiting = step, self._trainer.num_steps - 1, rows
+        first = self._trainer.num_steps - len(many)
+        self._waiting = [(step + i, first + i, rows) for i, rows in enumerate(many)]
 
     def write(self) -> None:
-        """Writes the step that was noted last, if it is not written yet; waits for it."""
-        if self._waiting is None:
-            return
-        (step, dispatched, rows), self._waiting = self._waiting, None
+        """Writes the steps that were noted last, if they are not written yet; waits for them."""
+        waiting, self._waiting = self._waiting, []
+        for step, dispatched, rows in waiting:
+            self._write(step, dispatched, rows)
+
+    def _write(self, step: int, dispatched: int, rows: Batch) -> None:
         metrics = self._trainer.metrics(dispatched)
         self._lines.write(
             {

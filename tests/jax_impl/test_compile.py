@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 import jax
+import numpy as np
 import pytest
 
-from jax_impl import compile as compile_module
 from jax_impl.compile import compile_step
 from jax_impl.runtime import compiler_options
-from jax_impl.xla import compilations
+from jax_impl.xla import compilations, program
 from spec.errors import RuleError
 from spec.precision import PROFILES
 from tests.jax_impl.small import (
@@ -23,7 +23,7 @@ from tests.jax_impl.small import (
 
 
 def test_a_step_is_compiled_once_however_long_it_runs(monkeypatch) -> None:
-    monkeypatch.setattr(compile_module, "_built", {})
+    monkeypatch.setattr(program, "_built", {})
     trainer = make_trainer(mlp_problem())
     before = compilations.count("train_step")
     train(trainer, 4)
@@ -68,8 +68,10 @@ def test_another_batch_is_an_error_and_no_second_program() -> None:
     rows = trainer.feed.rows(1)
     with pytest.raises(RuleError, match="of the first"):
         trainer.step({name: array[:4] for name, array in rows.items()})
+    with compilations.apart():
+        shorter = {name: array[:4] for name, array in trainer.stage(rows).items()}
     with pytest.raises(TypeError, match="types differ"):
-        trainer.launch({name: array[:4] for name, array in trainer.stage(rows).items()})
+        trainer.launch(shorter)
 
 
 def test_looking_at_gradients_changes_nothing() -> None:
@@ -81,8 +83,7 @@ def test_looking_at_gradients_changes_nothing() -> None:
     train(looked, 1)
     train(plain, 1)
     assert_equal_bits(looked.export(STATE), plain.export(STATE))
-    for name, array in after.params.items():
-        assert array.tobytes() == looked.state.train_state.params[name].tobytes()
+    assert np.asarray(after.params).tobytes() == np.asarray(looked.state.train_state.params).tobytes()
 
 
 @pytest.mark.parametrize(("precision", "tolerance"), [("f64", 1e-13), ("strict", 2e-6)])

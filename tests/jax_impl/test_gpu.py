@@ -50,10 +50,16 @@ def test_probes_find_the_table(tmp_path, precisions) -> None:
 
 
 def test_strict_repeats_bit_for_bit_and_agrees_with_the_cpu(tmp_path) -> None:
-    names = ("one", "other")
-    work(*(gpu_job(tmp_path / name, observe=("grad@0",)) for name in names))
-    digests = [(tmp_path / name / "digest.rank0.json").read_text() for name in names]
-    assert digests[0] == digests[1]
+    modes = {
+        "one": "jit",
+        "other": "jit",
+        "together": "jit:concurrent",
+        "off": "jit:off",
+        "all": "jit:all+min1",
+    }
+    work(*(gpu_job(tmp_path / name, observe=("grad@0",), mode=mode) for name, mode in modes.items()))
+    digests = {name: (tmp_path / name / "digest.rank0.json").read_text() for name in modes}
+    assert set(digests.values()) == {digests["one"]}, digests
     cpu = job(tmp_path / "cpu")
     done = subprocess.run([sys.executable, "-m", "jax_impl", "work", str(cpu.write())], cwd=ROOT, timeout=200)
     assert done.returncode == 0
@@ -71,6 +77,8 @@ def test_bf16_trains_in_place_and_is_timed(tmp_path) -> None:
     )
     capture = manifest_of(tmp_path / "run")["capture"]
     assert capture["state_bytes_in_place"] == 3 * 4 * manifest_of(tmp_path / "run")["facts"]["num_params"] + 8
+    assert capture["command_buffers"]["command_buffers"] >= 1
+    assert capture["command_buffers"]["thunks_in"] > capture["command_buffers"]["thunks_out"]
     samples = list(record.read_lines(tmp_path / "time" / "windows.jsonl"))
     assert [s["kind"] for s in samples] == ["window"] * 2 + ["dispatch"] * 5 + ["launch"] * 5 + ["memory"]
     assert samples[-1]["peak_mem_bytes"] > 0

@@ -49,9 +49,9 @@ def test_aliases_are_read_by_parameter() -> None:
 
 def test_collectives_are_read_with_their_place() -> None:
     assert hlo.collectives(PROGRAM) == [
-        hlo.Collective("all-reduce", 8, in_loop=True),
-        hlo.Collective("all-reduce", 7, in_loop=False),
-        hlo.Collective("all-gather", 16, in_loop=False),
+        hlo.Collective("all-reduce", 8, loops=1),
+        hlo.Collective("all-reduce", 7, loops=0),
+        hlo.Collective("all-gather", 16, loops=0),
     ]
 
 

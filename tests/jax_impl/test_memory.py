@@ -162,21 +162,18 @@ def test_every_byte_of_the_state_is_updated_in_place() -> None:
 
 def test_a_copied_leaf_is_named() -> None:
     program, state = compiled_step(donate=False)
-    with pytest.raises(
-        RuleError, match=r"0 of 800 bytes; copied: params/fc1\.bias, params/fc1\.weight, .*skipped"
-    ):
+    with pytest.raises(RuleError, match=r"0 of 800 bytes; copied: params, m, v, applied, skipped"):
         prove_in_place(program, state)
     program, state = compiled_step()
-    number = len(state.params) + sorted(state.m).index("fc2.weight")
-    text = program.as_text().replace(f"({number}, {{}}, may-alias)", f"({number}, {{}}, none)")
+    text = program.as_text().replace("(1, {}, may-alias)", "(1, {}, none)")
     assert text != program.as_text()
     leaking = SimpleNamespace(
         as_text=lambda: text,
-        memory_analysis=lambda: SimpleNamespace(alias_size_in_bytes=716),
+        memory_analysis=lambda: SimpleNamespace(alias_size_in_bytes=536),
         out_info=program.out_info,
         output_shardings=program.output_shardings,
     )
-    with pytest.raises(RuleError, match=r"716 of 800 bytes; copied: m/fc2\.weight\n"):
+    with pytest.raises(RuleError, match=r"536 of 800 bytes; copied: m\n"):
         prove_in_place(leaking, state)
 
 
@@ -186,9 +183,8 @@ def test_a_leaf_that_changes_its_dtype_is_named() -> None:
     state = trainer.state.train_state
 
     def drift(state: TrainState) -> tuple[TrainState, None]:
-        v = state.v | {"fc2.bias": state.v["fc2.bias"].astype(jnp.bfloat16)}
-        return replace(state, v=v), None
+        return replace(state, v=state.v.astype(jnp.bfloat16)), None
 
     program = jax.jit(drift, keep_unused=True).lower(abstract(state)).compile()
-    with pytest.raises(RuleError, match=r"v/fc2\.bias: in float32\(3,\) .*out bfloat16\(3,\)"):
+    with pytest.raises(RuleError, match=r"v: in float32\(66,\) .*out bfloat16\(66,\)"):
         prove_in_place(program, state)

@@ -69,7 +69,7 @@ def test_thirty_steps_are_optaxs(jax_x64) -> None:
     problem = gpt_problem(precision="f64", steps=30)
     trainer = make_trainer(problem)
     # A copy: the trainer's own arrays are used up by its steps.
-    params = jax.tree.map(jnp.array, trainer.state.train_state.params)
+    params = jax.tree.map(jnp.array, trainer.state.tensors("param"))
     rates = jnp.asarray([float(np.float32(problem.schedule.learning_rate(t))) for t in range(30)])
     optimizer = optax.chain(
         optax.clip_by_global_norm(1.0),
