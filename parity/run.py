@@ -6,7 +6,7 @@ from pathlib import Path
 
 from parity import assemble, folders, turns
 from parity.judge.align import Measured
-from parity.judge.chain import Chain, told
+from parity.judge.chain import Chain, describe
 from parity.judge.verdict import EXIT_CODES, gravest, judge, reasons
 from parity.options import Run, Train
 from parity.plan import Plan, make_plan
@@ -82,7 +82,7 @@ def _judged(passes: Mapping[str, Measured], chain: Chain | None) -> tuple[list[N
     if chain is None:
         return judged, None
     judged += [judge(chain, whole, chain.handed_over()) for whole in passes.values()]
-    return judged, told(chain, passes)
+    return judged, describe(chain, passes)
 
 
 def _unmeasured(numerics: Numerics | None, speed: Speed | None, sides: int) -> dict[str, str]:

@@ -82,7 +82,7 @@ class Chain(Measured):
                 )
 
 
-def told(chain: Chain, whole: Mapping[str, Measured]) -> Handoff:
+def describe(chain: Chain, whole: Mapping[str, Measured]) -> Handoff:
     """The stretches of a run that changed sides, beside the whole run of each side."""
     return Handoff(label=chain.label, stretches=[_stretch(part, whole) for part in chain.parts])
 

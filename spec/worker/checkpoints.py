@@ -66,6 +66,9 @@ class Checkpoints:
         if every is None or (done % every and done != self._job.steps):
             return
         self._steps.write()
+        if self._saver is not None:
+            # Before the copies are made, so that there is one set of them.
+            self._saver.wait()
         position, tensors = self._trainer.checkpoint()
         if self._saver is not None:
             self._saver.save(self._job.spec, position, tensors, self._written_by())

@@ -10,7 +10,7 @@ import pytest
 from parity import turns
 from parity.handoff import Stretch, parse_handoff
 from parity.judge.align import Measured
-from parity.judge.chain import Chain, told
+from parity.judge.chain import Chain, describe
 from parity.judge.verdict import judge
 from parity.plan import Plan
 from parity.report.result import Numerics
@@ -105,7 +105,7 @@ def test_clean_stretches_are_the_same_as_the_whole(tmp_path: Path) -> None:
         numerics = judged(chain, whole[side])
         assert (numerics.verdict, numerics.steps, numerics.reasons) == ("SAME", 4, [])
         assert {item.step for item in numerics.tensors} == {0, 3}
-    stretches = told(chain, whole).stretches
+    stretches = describe(chain, whole).stretches
     assert [(item.side, item.first_step, item.stop) for item in stretches] == [
         ("torch", 0, 2),
         ("jax", 2, 3),
@@ -123,7 +123,7 @@ def test_a_loss_that_jumps_where_sides_change_is_named(tmp_path: Path) -> None:
     numerics = judged(chain, whole["torch"])
     assert numerics.verdict == "DIFFERENT" and numerics.first_divergence is not None
     assert (numerics.first_divergence.step, numerics.first_divergence.phase) == (2, "loss")
-    assert (told(chain, whole).stretches[1].loss_rel["jax"] or 0) > 1e-3
+    assert (describe(chain, whole).stretches[1].loss_rel["jax"] or 0) > 1e-3
 
 
 def test_parameters_that_changed_on_the_way_are_named(tmp_path: Path) -> None:
