@@ -92,6 +92,7 @@ def match(described: Path, files: PairFiles, own: Description, probe: Probe) -> 
     if params.unmatched_torch or params.unmatched_jax:
         return Match(
             links=params.links((0,) * len(params.choices)),
+            paths=_paths(own),
             unmatched_torch=_named(params.unmatched_torch),
             unmatched_jax=_named(params.unmatched_jax),
             reasons=("nothing was computed, since tensors have no counterpart",),
@@ -114,6 +115,7 @@ def match(described: Path, files: PairFiles, own: Description, probe: Probe) -> 
     return replace(
         _told(settled),
         links=(*settled.links, *kept),
+        paths=_paths(own),
         unmatched_torch=_named(lost[0]),
         unmatched_jax=_named(lost[1]),
         zero_gradients=probing.zero_rows(grads, ours) if torch.precision == "f64" else {},
@@ -160,6 +162,10 @@ def _told(settled: Found) -> Match:
         worst_gradient=name,
         gradient_apart=min(apart, 1e300),
     )
+
+
+def _paths(description: Description) -> dict[str, str]:
+    return {row.name: row.path for row in (*description.parameters, *description.buffers)}
 
 
 def _named(rows: list[Described]) -> tuple[str, ...]:

@@ -58,9 +58,9 @@ def describe(job: Job, ranks: Ranks) -> None:
         parameters=_parameters(arena, initial),
         buffers=_buffers(arena, before, after),
         ties=tuple(tuple(group) for group in arena.ties),
-        loss_sum=float(total),
+        loss_sum=float(total.detach()),
         loss_dtype=str(total.dtype).removeprefix("torch."),
-        count=float(count),
+        count=float(count.detach()),
         precision=problem.precision,
     )
     record.write_json(Path(job.out) / DESCRIPTION, codec.to_dict(description))

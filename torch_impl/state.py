@@ -81,7 +81,8 @@ def _load_phase(phase: str, held: dict[str, Tensor], given: Tensors) -> None:
                 f"{phase}/{name} is {array.shape}, in the model {tuple(tensor.shape)}",
                 "was it written for other sizes?",
             )
-        tensor.copy_(torch.from_numpy(np.ascontiguousarray(array)))
+        # Not ascontiguousarray, which gives a number an axis.
+        tensor.copy_(torch.from_numpy(np.asarray(array, order="C")))
 
 
 def export(state: State, phases: Iterable[str]) -> Tensors:

@@ -90,6 +90,15 @@ _IN_ROUNDINGS: dict[str, tuple[float, float | None]] = {
     "last_param": (8, None),
 }
 
+# Running statistics are means of activations over the steps so far. Units as above; seen on examples/conv_net,
+# five seeds, 50 steps on a CPU: SEEN.
+_STATISTICS: dict[str, tuple[float, float]] = {
+    "f64": (1e5, 1e6),
+    "strict": (1000, 4000),
+    "tf32": (64, 256),
+    "bf16": (8, 32),
+}
+
 
 def _calibrated(row: Row) -> Tolerance:
     rms, worst, seen_rms, seen_worst = row
@@ -106,6 +115,11 @@ def _provisional(profile: str, rms: float, worst: float | None) -> Tolerance:
 
 
 TABLE: dict[tuple[str, str], Tolerance] = {
+    **{
+        (profile, f"{when}buffer"): _provisional(profile, *bounds)
+        for profile, bounds in _STATISTICS.items()
+        for when in ("", "last_")
+    },
     **{(profile, "lr"): _EXACT for profile in PROFILES},
     **{("strict", quantity): _calibrated(row) for quantity, row in _STRICT.items()},
     **{("f64", quantity): _calibrated(row) for quantity, row in _F64.items()},

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from parity.report.result import PairRecord
-from spec.mapping.links import Link
+from spec.mapping.links import Link, Part, part_shape
 from spec.pairs.match import Match
 
 
@@ -27,7 +27,7 @@ def pair_record(folder: str, init: str, match: Match | None) -> PairRecord:
     return PairRecord(
         folder=folder,
         init=init,
-        links=[describe_link(link) for link in match.links],
+        links=[describe_link(link, match.paths) for link in match.links],
         unmatched={"torch": list(match.unmatched_torch), "jax": list(match.unmatched_jax)},
         proven=match.proven if computed else None,
         tried=match.tried,
@@ -39,10 +39,11 @@ def pair_record(folder: str, init: str, match: Match | None) -> PairRecord:
     )
 
 
-def describe_link(link: Link) -> str:
-    """`fc.weight <-> fc.kernel, axes (1, 0)`."""
-    words = [f"{_piece(link.torch, link.torch_part)} <-> {_piece(link.jax, link.jax_part)}"]
-    if link.view and link.view != link.torch_shape:
+def describe_link(link: Link, paths: dict[str, str]) -> str:
+    """`fc.weight <-> fc.kernel, axes (1, 0)`; JAX arrays by the path that their users know."""
+    name = paths.get(link.jax, link.jax)
+    words = [f"{_piece(link.torch, link.torch_part)} <-> {_piece(name, link.jax_part)}"]
+    if link.view and link.view != part_shape(link.torch_shape, link.torch_part):
         words.append(f"read as {link.view}")
     if link.axes and link.axes != tuple(range(len(link.axes))):
         words.append(f"axes {link.axes}")
@@ -51,11 +52,8 @@ def describe_link(link: Link) -> str:
     return ", ".join(words)
 
 
-def _piece(name: str, part: object) -> str:
-    if part is None:
-        return name
-    before = ":, " * part.axis  # type: ignore[attr-defined]
-    return f"{name}[{before}{part.start}:{part.stop}]"  # type: ignore[attr-defined]
+def _piece(name: str, part: Part | None) -> str:
+    return name if part is None else f"{name}[{':, ' * part.axis}{part.start}:{part.stop}]"
 
 
 def refusals(match: Match) -> list[str]:

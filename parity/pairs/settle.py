@@ -103,7 +103,9 @@ def _describe_all(plan: Plan, folder: Path, progress: Progress) -> dict[str, Pat
     except RuleError as error:
         if _COMPUTED not in error.rule:
             raise
-        progress.say("pair: asked again in float32")
+        progress.say(
+            f"pair: not in float64, {error.numbers.partition(': ')[2][:200]}; asked again in float32"
+        )
         return _describe_in("strict", plan, folder / "strict", progress)
 
 

@@ -53,7 +53,7 @@ def layouts(torch_shape: Shape, jax_shape: Shape, jax_leaf: str) -> tuple[Layout
             # In torch the axes lie in this order; JAX has them in that of their numbers.
             _add(found, view, tuple(order.index(axis) for axis in range(len(order))))
     usual = _usual(torch_axes, jax_axes, jax_leaf)
-    ranked = sorted(found.values(), key=lambda layout: _distance(layout.axes, usual))[:_MOST_LAYOUTS]
+    ranked = sorted(found.values(), key=lambda layout: _rank(layout.axes, usual))[:_MOST_LAYOUTS]
     return tuple(Layout(one.view, one.axes, one.flip, float(rank)) for rank, one in enumerate(ranked))
 
 
@@ -91,6 +91,8 @@ def _orders(num_axes: int) -> list[tuple[int, ...]]:
 
 def _merges(parts: list[int] | Shape, whole: Shape) -> bool:
     """Whether neighbours among the parts multiply to the axes of the whole, in order."""
+    if tuple(parts) == whole:
+        return True
     position = 0
     for length in whole:
         product = 1
@@ -102,11 +104,14 @@ def _merges(parts: list[int] | Shape, whole: Shape) -> bool:
     return position == len(parts)
 
 
-def _distance(axes: tuple[int, ...], usual: tuple[int, ...]) -> int:
-    """Axes that lie elsewhere than usual."""
-    if len(axes) != len(usual):
-        return len(usual)
-    return sum(one != other for one, other in zip(axes, usual, strict=True))
+def _rank(axes: tuple[int, ...], usual: tuple[int, ...]) -> int:
+    """0 for the usual order; then as they are, and reversed; then by the number of axes elsewhere."""
+    if axes == usual:
+        return 0
+    if axes in (tuple(range(len(axes))), tuple(reversed(range(len(axes))))):
+        return 1
+    same = sum(one == other for one, other in zip(axes, usual, strict=False))
+    return 2 + max(len(axes), len(usual)) - same
 
 
 def _size(shape: Shape) -> int:

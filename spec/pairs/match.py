@@ -11,6 +11,8 @@ class Match:
 
     links: tuple[Link, ...]
     """Of parameters and running statistics."""
+    paths: dict[str, str] = field(default_factory=dict)
+    """The path that users know of each JAX array: `fc.kernel` of `fc.weight`."""
     unmatched_torch: tuple[str, ...] = ()
     """Path and shape of tensors without a counterpart. A constant that no step changes needs none."""
     unmatched_jax: tuple[str, ...] = ()

@@ -14,8 +14,9 @@ _SHARE = 0.1
 _LEAST = 0.02
 """For tensors of equal values, such as zeros and ones."""
 
-TINY = 1e-9
-"""A gradient this much smaller than that of the whole model is zero but for float64 rounding."""
+_ZERO, _NEARLY = 1e-9, 1e-6
+"""A gradient that is smaller than these shares of the whole model's, on one side and on the other, is zero
+but for rounding. The other side's may be float32's: some layers compute so within a float64 model."""
 
 
 def probe_values(initial: Tensors) -> Tensors:
@@ -47,13 +48,14 @@ def zero_rows(one: Tensors, other: Tensors) -> dict[str, tuple[int, int]]:
 
     Rows that nothing reads, as of tokens that do not occur, are zero to the bit and need no mention.
     """
-    limit, found = TINY * max(whole_rms(one), whole_rms(other)), {}
+    size, found = max(whole_rms(one), whole_rms(other)), {}
     for name, array in one.items():
         if not array.ndim:
             continue
-        largest_N = np.maximum(_largest(array), _largest(other[name]))
-        noisy = np.flatnonzero((largest_N > 0) & (largest_N < limit))
-        if noisy.size and (largest_N[noisy[0] : noisy[-1] + 1] < limit).all():
+        a_N, b_N = _largest(array), _largest(other[name])
+        zero_N = (np.minimum(a_N, b_N) < _ZERO * size) & (np.maximum(a_N, b_N) < _NEARLY * size)
+        noisy = np.flatnonzero(zero_N & (np.maximum(a_N, b_N) > 0))
+        if noisy.size and zero_N[noisy[0] : noisy[-1] + 1].all():
             found[name] = int(noisy[0]), int(noisy[-1]) + 1
     return found
 
