@@ -90,11 +90,11 @@ _IN_ROUNDINGS: dict[str, tuple[float, float | None]] = {
     "last_param": (8, None),
 }
 
-# Running statistics are means of activations over the steps so far. Units as above; seen on examples/conv_net,
-# five seeds, 50 steps on a CPU: SEEN.
+# Running statistics, means of activations over the steps so far, in roundings too: in examples/conv_net
+# (three seeds, 50 steps, CPU) they were 22 u apart in strict, the worst element 39 u; in f64 F64.
 _STATISTICS: dict[str, tuple[float, float]] = {
-    "f64": (1e5, 1e6),
-    "strict": (1000, 4000),
+    "f64": (2000, 4000),
+    "strict": (200, 400),
     "tf32": (64, 256),
     "bf16": (8, 32),
 }

@@ -1,0 +1,103 @@
+"""Pairs through the real command line: written, run on one side, and refused where something must be mended."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.parity.conftest import Parity
+
+LITTLE_LLVM = {"XLA_FLAGS": "--xla_backend_optimization_level=0"}
+
+
+@pytest.fixture
+def mine(parity: Parity, tmp_path: Path) -> Path:
+    """A pair as `init-pair` writes it."""
+    assert "next: parity run mine/" in parity("init-pair mine").stdout
+    return tmp_path / "mine"
+
+
+def change(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def test_what_init_pair_writes_is_the_same_on_both_sides(parity: Parity, mine: Path) -> None:
+    done = parity("run mine --steps 3 --no-time", **LITTLE_LLVM)
+    assert done.stdout.startswith("SAME")
+    assert "exists" in parity("init-pair mine", code=2).stderr
+
+
+def test_tensors_without_a_counterpart_are_not_comparable(parity: Parity, mine: Path, tmp_path: Path) -> None:
+    change(
+        mine / "jax_side.py",
+        "self.out = nnx.Linear(32, 4, rngs=rngs)",
+        "self.out = nnx.Linear(32, 4, use_bias=False, rngs=rngs)",
+    )
+    done = parity("run mine --steps 3 --no-time", code=5)
+    assert done.stdout.startswith("NOT_COMPARABLE  torch: no counterpart for out.bias [4]")
+    content = json.loads(next(tmp_path.glob("runs/0001_*/result.json")).read_text())
+    assert content["pair"]["unmatched"] == {"torch": ["out.bias [4]"], "jax": []}
+    assert content["launches"] == [] and content["unmeasured"]["numerics"]
+    assert "correspond" in parity("bench mine --windows 1", code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "messages"),
+    [
+        (
+            "pair.py",
+            "# Tensors",
+            'map=[("hiden.weight", "hidden.kernel")],  #',
+            ["'hiden.weight'", "hidden.weight?"],
+        ),
+        ("jax_side.py", "import jax\n", "import jaxx\n", ["jax_side.py:3: ModuleNotFoundError", "jaxx"]),
+        ("jax_side.py", "def loss", "def lose", ["jax_side.py: no loss()"]),
+        (
+            "torch_side.py",
+            "nn.Linear(8, 32)",
+            "nn.Linear(9, 32)",
+            ["torch_side.py:", "in forward: RuntimeError"],
+        ),
+        ("torch_side.py", 'reduction="sum"), len(labels_B)', 'reduction="mean")', ["loss returned Tensor"]),
+    ],
+)
+def test_a_mistake_is_one_error_that_names_file_and_line(
+    parity: Parity, mine: Path, file: str, old: str, new: str, messages: list[str]
+) -> None:
+    change(mine / file, old, new)
+    done = parity("run mine --steps 3 --no-time", code=2, **LITTLE_LLVM)
+    assert done.stdout == ""
+    error = [line for line in done.stderr.splitlines() if not line.startswith(("torch:", "jax:", "pair:"))]
+    assert len(error) <= 3 and all(message in "\n".join(error) for message in messages), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("run ./nowhere", "parity init-pair DIR"),
+        ("run mine --data mine", "makes its own batches"),
+        ("run mine --global-batch 3", "rows 16"),
+        ("run mine --edit jax:layernorm_eps=1e-3", "jax side's file"),
+        ("run mine --devices 3", "divide the global batch"),
+    ],
+)
+def test_what_a_pair_cannot_be_asked_is_refused_before_anything_starts(
+    parity: Parity, mine: Path, tmp_path: Path, words: str, message: str
+) -> None:
+    assert message in parity(words, code=2).stderr
+    assert not list(tmp_path.glob("runs/0*"))
+
+
+@pytest.mark.parametrize("side", ["torch", "jax"])
+def test_one_side_trains_alone(parity: Parity, mine: Path, tmp_path: Path, side: str) -> None:
+    (mine / f"{'jax' if side == 'torch' else 'torch'}_side.py").write_text("raise SystemExit(3)")
+    parity(f"train mine --backend {side} --steps 3 --no-time", **LITTLE_LLVM)
+    content = json.loads(next(tmp_path.glob("runs/0001_*/result.json")).read_text())
+    assert content["curves"][side]["steps"] == 3 and content["pair"]["links"] == []
+
+
+def test_a_planted_edit_of_the_step_is_found(parity: Parity, mine: Path) -> None:
+    done = parity("run mine --steps 3 --no-time --edit jax:clip_eps=0.1", code=1, **LITTLE_LLVM)
+    assert "clipped of step 0" in done.stdout
