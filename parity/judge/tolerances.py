@@ -91,9 +91,10 @@ _IN_ROUNDINGS: dict[str, tuple[float, float | None]] = {
 }
 
 # Running statistics, means of activations over the steps so far, in roundings too: in examples/conv_net
-# (three seeds, 50 steps, CPU) they were 22 u apart in strict, the worst element 39 u; in f64 F64.
+# (three seeds, 50 steps, CPU) they were 22 u apart in strict, the worst element 39 u; in f64
+# (one seed) 22 u and 28 u.
 _STATISTICS: dict[str, tuple[float, float]] = {
-    "f64": (2000, 4000),
+    "f64": (200, 400),
     "strict": (200, 400),
     "tf32": (64, 256),
     "bf16": (8, 32),

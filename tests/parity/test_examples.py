@@ -1,4 +1,4 @@
-"""Every worked example is run by the real command line, and its verdict is the one that it is there to show."""
+"""Every worked example is run by the real command line, and its verdict is what it is there to show."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Pairs through the real command line: written, run on one side, and refused where something must be mended."""
+"""Pairs through the real command line: written, run on one side, refused where something must be mended."""
 
 import json
 from pathlib import Path
@@ -40,37 +40,24 @@ def test_tensors_without_a_counterpart_are_not_comparable(parity: Parity, mine: 
     content = json.loads(next(tmp_path.glob("runs/0001_*/result.json")).read_text())
     assert content["pair"]["unmatched"] == {"torch": ["out.bias [4]"], "jax": []}
     assert content["launches"] == [] and content["unmeasured"]["numerics"]
-    assert "correspond" in parity("bench mine --windows 1", code=2).stderr
 
 
 @pytest.mark.parametrize(
-    ("file", "old", "new", "messages"),
+    ("file", "old", "new", "message"),
     [
-        (
-            "pair.py",
-            "# Tensors",
-            'map=[("hiden.weight", "hidden.kernel")],  #',
-            ["'hiden.weight'", "hidden.weight?"],
-        ),
-        ("jax_side.py", "import jax\n", "import jaxx\n", ["jax_side.py:3: ModuleNotFoundError", "jaxx"]),
-        ("jax_side.py", "def loss", "def lose", ["jax_side.py: no loss()"]),
-        (
-            "torch_side.py",
-            "nn.Linear(8, 32)",
-            "nn.Linear(9, 32)",
-            ["torch_side.py:", "in forward: RuntimeError"],
-        ),
-        ("torch_side.py", 'reduction="sum"), len(labels_B)', 'reduction="mean")', ["loss returned Tensor"]),
+        ("pair.py", "# Tensors", 'map=[("hiden.weight", "hidden.kernel")],  #', "did you mean hidden.weight"),
+        ("torch_side.py", "import torch", "import torhc", "torch_side.py:3: ModuleNotFoundError: No module"),
+        ("torch_side.py", 'reduction="sum"), len(labels_B)', 'reduction="mean")', "loss returned Tensor"),
     ],
 )
 def test_a_mistake_is_one_error_that_names_file_and_line(
-    parity: Parity, mine: Path, file: str, old: str, new: str, messages: list[str]
+    parity: Parity, mine: Path, file: str, old: str, new: str, message: str
 ) -> None:
     change(mine / file, old, new)
     done = parity("run mine --steps 3 --no-time", code=2, **LITTLE_LLVM)
     assert done.stdout == ""
     error = [line for line in done.stderr.splitlines() if not line.startswith(("torch:", "jax:", "pair:"))]
-    assert len(error) <= 3 and all(message in "\n".join(error) for message in messages), done.stderr
+    assert len(error) <= 3 and message in "\n".join(error), done.stderr
 
 
 @pytest.mark.parametrize(
@@ -90,6 +77,7 @@ def test_what_a_pair_cannot_be_asked_is_refused_before_anything_starts(
     assert not list(tmp_path.glob("runs/0*"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", ["torch", "jax"])
 def test_one_side_trains_alone(parity: Parity, mine: Path, tmp_path: Path, side: str) -> None:
     (mine / f"{'jax' if side == 'torch' else 'torch'}_side.py").write_text("raise SystemExit(3)")
@@ -98,6 +86,7 @@ def test_one_side_trains_alone(parity: Parity, mine: Path, tmp_path: Path, side:
     assert content["curves"][side]["steps"] == 3 and content["pair"]["links"] == []
 
 
+@pytest.mark.slow
 def test_a_planted_edit_of_the_step_is_found(parity: Parity, mine: Path) -> None:
     done = parity("run mine --steps 3 --no-time --edit jax:clip_eps=0.1", code=1, **LITTLE_LLVM)
     assert "clipped of step 0" in done.stdout

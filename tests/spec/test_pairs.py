@@ -53,10 +53,7 @@ MISTAKES = {
     "a wrong value": (HEAD.replace("steps=3", "init='numpy'") + GOOD, "pair.py:3: init 'numpy'"),
     "a syntax error": (HEAD + "def batches(step:\n", "pair.py:4"),
     "an import that fails": ("import no_such\n" + HEAD + GOOD, "pair.py:1: ModuleNotFoundError"),
-    "an error in batches": (
-        HEAD + "def batches(step):\n    return {'x': y}\n",
-        "pair.py:5 in batches: NameError",
-    ),
+    "an error in batches": (HEAD + "def batches(step):\n    return y\n", "pair.py:5 in batches: NameError"),
     "no dictionary": (HEAD + "def batches(step):\n    return 3\n", "batches(0) is int"),
     "other rows": (
         HEAD + "def batches(step):\n    return {'x': np.ones(3), 'y': np.ones(4)}\n",
