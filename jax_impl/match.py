@@ -61,11 +61,12 @@ class Probe:
         self._program = lowered.compile(compiler_options(profile))
 
     def ask(self) -> Asked:
-        """Computes at the arena's weights; leaves `grad` and the changed buffers in the arena."""
+        """Computes at the arena's weights; leaves the gradients where first moments are, and the buffers as
+        the pass changed them."""
         self.arena.write("buffer", self._before["buffer"])
         params, buffers = self.arena.tensors("param"), self.arena.tensors("buffer")
         (total, (count, after)), grads = self._program(params, buffers, self._batch)
-        self.arena.seen = {"grad": grads}
+        self.arena.write("m", _host(grads))
         self.arena.write("buffer", _host(after))
         return Asked(float(total), total.dtype.name, float(count))
 
@@ -103,13 +104,13 @@ def match(described: Path, files: PairFiles, own: Description, probe: Probe) -> 
         asked = _at_their_weights(probe, links, theirs)
         size = max(abs(torch.loss_sum), abs(asked.loss_sum))
         apart = abs(asked.loss_sum - torch.loss_sum) / size if size else 0.0
-        ours = _phase(state.export(probe.arena, ["grad"]), "grad")
+        ours = _phase(state.export(probe.arena, ["m"]), "m")
         # A frozen parameter has no gradient in torch.
         return Agreement(loss=apart, gradients=probing.distances(grads, ours))
 
     settled = search(params, evaluate)
     evaluate(settled.links)
-    ours = _phase(state.export(probe.arena, ["grad"]), "grad")
+    ours = _phase(state.export(probe.arena, ["m"]), "m")
     kept, lost = _match_buffers(torch, own, of_buffers, theirs, probe)
     probe.restore()
     return replace(

@@ -46,6 +46,8 @@ class TrainState:
     """Updates made, int32: the row of the step table that is next."""
     skipped: jax.Array
     """Updates refused because a number was not finite, int32."""
+    own: Any = None
+    """The state of an optimizer of the user's own; see `own_optimizer.py`."""
 
 
 class Arena:
@@ -65,12 +67,12 @@ class Arena:
         self.ranks, self.ties = ranks, tied_names(module)
         self._graph, params, buffers = nnx.split(module, nnx.Param, ...)
         self._params, self._buffers = _by_name(params), _by_name(buffers)
-        self.rows = parameter_rows(self._params, table)
-        """One for each parameter; see `parameter_rows`."""
-        self.links: tuple[Link, ...] = ()
-        """How canonical tensors lie in these; empty where the names are the same."""
         self.paths = {name: path for name, (path, _) in (self._params | self._buffers).items()}
         """Where each variable is in the module."""
+        self.links: tuple[Link, ...] = ()
+        """How canonical tensors lie in these; empty where the names are the same."""
+        self.rows = parameter_rows(self._params, table)
+        """One for each parameter; see `parameter_rows`."""
         self.seen: dict[str, Arrays] = {}
         """Gradients of the last step that was observed, by phase."""
         weights = {row.name: _values(self._params[row.name][1], profile.master) for row in self.rows}

@@ -23,6 +23,7 @@ from jax import lax
 from jax_impl.memory import Arena, Arrays, TrainState
 from jax_impl.models import Side
 from jax_impl.optimizer import adamw, clip_coefficient, global_norm
+from jax_impl.own_optimizer import own_update
 from jax_impl.runtime import matmul_precision
 from spec.edits import Constants, device_table
 from spec.run import Problem
@@ -48,6 +49,7 @@ def make_step(side: Side, problem: Problem, constants: Constants, arena: Arena) 
     profile, ranks = problem.profile, arena.ranks
     table = device_table(problem, constants)
     decayed = {row.name: row.decayed for row in arena.rows}
+    own_rule = own_update(side.optimizer, arena) if side.optimizer else None
 
     def part_sums(working: Arrays, buffers: Arrays, part: Batch) -> tuple[Sums, Arrays]:
         """Sums of one micro-batch, each rounded once to the accumulate dtype, and the buffers after it."""
@@ -78,14 +80,16 @@ def make_step(side: Side, problem: Problem, constants: Constants, arena: Arena) 
         lr, correction1, correction2 = jnp.asarray(table)[jnp.minimum(state.applied, len(table) - 1)]
         finite = jnp.isfinite(loss) & jnp.isfinite(norm)
 
-        params, m, v = {}, {}, {}
+        params, m, v, own = {}, {}, {}, state.own
         for name, param in state.params.items():
             moments = state.m[name], state.v[name]
             params[name], m[name], v[name] = adamw(
                 param, clipped[name], *moments, lr, correction1, correction2, constants, decayed[name]
             )
+        if own_rule is not None:
+            (params, own), m, v = own_rule(clipped, state.own, state.params), state.m, state.v
         buffers = jax.tree.map(lambda buffer: buffer[None], own_buffers)
-        updated = TrainState(params, m, v, buffers, state.applied + 1, state.skipped)
+        updated = TrainState(params, m, v, buffers, state.applied + 1, state.skipped, own)
         refused = replace(state, skipped=state.skipped + 1)
         state = jax.tree.map(lambda new, old: jnp.where(finite, new, old), updated, refused)
 

@@ -85,7 +85,7 @@ class Trainer:
         self._observed: Step | None = None
         self.state: State
         if mode.startswith("baseline:"):
-            if chosen != constants(problem):
+            if chosen != constants(problem) or self.side.optimizer:
                 raise RuleError("A baseline is stock.", f"edits on {mode}", "edit another mode")
             name = mode.removeprefix("baseline:")
             self.state = baseline = Baseline(name, self.side, problem, chosen, self.ranks)

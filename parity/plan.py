@@ -12,10 +12,11 @@ from parity.cluster import Cluster
 from parity.devices import check_processes, count_gpus
 from parity.options import Bench, Run, Train, Training
 from parity.pairs import read
-from parity.pairs.problem import from_pair, pair_files, refuse_edits_of_models
+from parity.pairs.problem import from_pair, pair_files, refuse_lost_edits
 from spec import edits as catalogue
 from spec.edits import Edit
 from spec.errors import RuleError
+from spec.own_optimizer import OwnOptimizer
 from spec.pairs.materialise import Outline
 from spec.presets import Preset, preset, run_spec
 from spec.run import AUTO_MODES, BASELINES, SIDES, DataSpec, Execution, RunSpec, check_mode
@@ -59,6 +60,9 @@ def make_plan(options: Run | Train | Bench) -> Plan:
     if options.timeout_s <= 0:
         raise RuleError("A time-out is positive.", f"--timeout-s {options.timeout_s:g}")
     modes = parse_modes(options.mode, device)
+    if pair and isinstance(pair.pair.optimizer, OwnOptimizer) and options.mode == "auto":
+        # Such a step cannot be compiled or captured.
+        modes["torch"] = ("eager",)
     if not isinstance(options, Bench) and any(len(own) > 1 for own in modes.values()):
         raise RuleError("A run has one mode a side.", f"--mode {options.mode}", "parity bench takes several")
     baselines = [mode for side in backends for mode in modes[side] if mode.startswith("baseline:")]
@@ -72,7 +76,7 @@ def make_plan(options: Run | Train | Bench) -> Plan:
     edits = parse_edits(() if isinstance(options, Bench) else options.edit, backends)
     if pair:
         global_batch = pair.rows
-        refuse_edits_of_models(edits)
+        refuse_lost_edits(pair, edits)
     spec = run_spec(
         Path(pair.folder).name if pair else options.preset,
         steps=options.steps,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from parity.plan import Plan
 from spec.job import Job, Timing
+from spec.own_optimizer import OwnOptimizer
 
 _FULL_OBSERVATION_PARAMETERS = 30_000_000
 """Larger models write the first gradients and the last parameters only: a copy of every state would be
@@ -52,6 +53,9 @@ def observed(plan: Plan) -> tuple[str, ...]:
     size = sum(parameter.size for parameter in plan.spec.problem.parameter_table())
     # The models of this project have no running statistics.
     statistics = ("buffer@last",) if plan.pair else ()
+    if isinstance(plan.spec.problem.optimizer, OwnOptimizer):
+        # Its moments are its own; how far parameters moved is measured, since no table of rates tells it.
+        return ("param@init", "grad@0", "clipped@0", "param@0", "param@last", *statistics)
     if size > _FULL_OBSERVATION_PARAMETERS:
         return ("grad@0", "param@last", *statistics)
     return ("grad@0", "clipped@0", "m@0", "v@0", "param@0", "m@last", "v@last", "param@last", *statistics)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from spec import codec
 from spec.errors import RuleError
+from spec.own_optimizer import OwnOptimizer
 from spec.params import ParamSpec
 from spec.precision import Profile, find_profile
 from spec.schedule import Schedule
@@ -79,7 +80,7 @@ class Problem:
 
     workload: str
     sizes: Sizes
-    optimizer: AdamW
+    optimizer: AdamW | OwnOptimizer
     schedule: Schedule
     data: DataSpec
     global_batch: int
@@ -204,6 +205,7 @@ __all__ = [
     "AdamW",
     "DataSpec",
     "Execution",
+    "OwnOptimizer",
     "Problem",
     "RunSpec",
     "Sizes",

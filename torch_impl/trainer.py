@@ -80,6 +80,12 @@ class Trainer:
         self.compiled: Compiled | None = None
         """What the step became; None until the first batch tells its shapes."""
         self.state: State
+        if self.side.optimizer and mode != "eager":
+            raise RuleError(
+                "An optimizer of one's own runs eagerly: what it does is not known.",
+                f"mode {mode}",
+                "take --mode torch=eager",
+            )
         if mode.startswith("baseline:"):
             if chosen != constants(problem):
                 raise RuleError("A baseline is stock.", f"edits on {mode}", "edit another mode")

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import jax
+import optax
 from flax import nnx
 
 from jax_impl.models import gpt, mlp
@@ -27,6 +28,8 @@ class Side:
     loss: Callable[[nnx.Module, dict[str, jax.Array]], tuple[jax.Array, jax.Array]]
     """(module, batch) -> (sum of the losses, number of losses), both 0-dim. Traced; calls the module and asks
     nothing else of it."""
+    optimizer: Callable[[], optax.GradientTransformation] | None = None
+    """Makes a transformation in the place of AdamW; None for AdamW."""
     links: tuple[Link, ...] = ()
     """How the canonical tensors lie in this module's; empty where the names are the same."""
 

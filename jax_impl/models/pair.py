@@ -16,6 +16,7 @@ from flax.nnx import bridge
 from jax_impl.models import Side
 from spec.data.batches import open_source
 from spec.errors import RuleError
+from spec.own_optimizer import OwnOptimizer
 from spec.pairs import user_code
 from spec.run import Problem
 from spec.workloads.pair import PairFiles
@@ -25,10 +26,11 @@ def load_side(files: PairFiles, problem: Problem) -> Side:
     """The JAX side of a pair.
 
     Raises:
-      RuleError: its file cannot be imported, or lacks `build` or `loss`.
+      RuleError: its file cannot be imported, or lacks `build`, `loss` or an `optimizer` that is its own.
     """
     path = files.jax
-    module = user_code.load(path, ["build", "loss"])
+    is_own = isinstance(problem.optimizer, OwnOptimizer)
+    module = user_code.load(path, ["build", "loss", *(["optimizer"] if is_own else [])])
     compute = jnp.dtype(problem.profile.compute)
 
     def build() -> nnx.Module:
@@ -51,7 +53,7 @@ def load_side(files: PairFiles, problem: Problem) -> Side:
         }
         return _sum_and_count(module.loss(model, rounded), path)
 
-    return Side(build, loss, files.links)
+    return Side(build, loss, module.optimizer if is_own else None, files.links)
 
 
 def _as_nnx(model: linen.Module, loss: Any, problem: Problem) -> nnx.Module:

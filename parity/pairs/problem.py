@@ -6,8 +6,9 @@ Must not: start a process.
 from pathlib import Path
 
 from parity.options import Training
-from spec.edits import OF_MODELS, Edit
+from spec.edits import OF_ADAMW, OF_MODELS, Edit
 from spec.errors import RuleError
+from spec.own_optimizer import OwnOptimizer
 from spec.pairs.materialise import Outline
 from spec.presets import Preset
 from spec.run import DataSpec, Problem
@@ -55,17 +56,20 @@ def pair_files(outline: Outline) -> PairFiles:
     )
 
 
-def refuse_edits_of_models(edits: dict[str, tuple[Edit, ...]]) -> None:
-    """Refuses an edit that no line of a user's model would read.
+def refuse_lost_edits(outline: Outline, edits: dict[str, tuple[Edit, ...]]) -> None:
+    """Refuses an edit that no line of a user's code would read.
 
     Raises:
       RuleError: there is one.
     """
+    own_optimizer = isinstance(outline.pair.optimizer, OwnOptimizer)
+    lost = (*OF_MODELS, *(OF_ADAMW if own_optimizer else ()))
     for side, own in edits.items():
         for edit in own:
-            if edit.name in OF_MODELS:
+            if edit.name in lost:
                 raise RuleError(
-                    "An edit reaches what this project runs: the optimizer, the schedule, the clipping.",
-                    f"--edit {side}:{edit.name} on a pair, whose models are the user's",
+                    "An edit reaches what this project runs, not what a pair brings.",
+                    f"--edit {side}:{edit.name}, on a pair's own "
+                    f"{'model' if edit.name in OF_MODELS else 'optimizer'}",
                     f"change it in the {side} side's file",
                 )

@@ -21,6 +21,7 @@ from spec import codec
 from spec.description import DESCRIPTION, INITIAL, MATCH, VALUES, Described, Description
 from spec.errors import ExitCode, RuleError
 from spec.job import Job
+from spec.own_optimizer import NOT_EDITED, UNCOMPARED, OwnOptimizer
 from spec.pairs.match import Match
 from spec.params import ParamSpec
 from spec.run import DataSpec, Execution
@@ -54,7 +55,11 @@ class Settled:
     @property
     def notes(self) -> list[str]:
         """What a reader of the verdict should know."""
-        return list(record.notes(self.match)) if self.match else []
+        own = isinstance(self.plan.spec.problem.optimizer, OwnOptimizer)
+        return [
+            *(record.notes(self.match) if self.match else ()),
+            *((UNCOMPARED, NOT_EDITED) if own else ()),
+        ]
 
     @property
     def record(self) -> PairRecord | None:
@@ -87,6 +92,8 @@ def settle(plan: Plan, folder: Path, progress: Progress) -> Settled:
         if match.unmatched_torch or match.unmatched_jax:
             return Settled(plan=plan, match=match)
     table = _table(codec.read_json(first / DESCRIPTION, Description), init, match)
+    if isinstance(plan.spec.problem.optimizer, OwnOptimizer):
+        table = tuple(replace(row, decayed=False) for row in table)
     plan = _with(plan, sizes=PairSizes(parameters=table))
     initial = folder / _PAIR / INITIAL
     save_tensors(initial, _first_values(plan, init, described, match))

@@ -8,8 +8,9 @@ process of its own. Must not: import a framework, or a side's file.
 """
 
 from spec.mapping.links import Link, Part
+from spec.own_optimizer import OwnOptimizer
 from spec.pairs.pair import Pair
 from spec.run import AdamW
 from spec.schedule import Schedule
 
-__all__ = ["AdamW", "Link", "Pair", "Part", "Schedule"]
+__all__ = ["AdamW", "Link", "OwnOptimizer", "Pair", "Part", "Schedule"]

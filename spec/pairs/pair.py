@@ -5,6 +5,7 @@ from pathlib import Path
 
 from spec.errors import RuleError
 from spec.mapping.links import Link
+from spec.own_optimizer import OwnOptimizer
 from spec.precision import find_profile
 from spec.run import AdamW
 from spec.schedule import Schedule
@@ -23,7 +24,7 @@ class Pair:
     jax: str = "jax_side.py"
     """File with `build() -> nnx.Module or linen.Module` and `loss(model, batch) -> (sum, count)`."""
     steps: int = 20
-    optimizer: AdamW = field(default_factory=AdamW)
+    optimizer: AdamW | OwnOptimizer = field(default_factory=AdamW)
     schedule: Schedule = field(default_factory=lambda: Schedule(kind="constant", peak_lr=1e-3))
     micro_batches: int = 1
     precision: str = "strict"

@@ -90,3 +90,24 @@ def test_one_side_trains_alone(parity: Parity, mine: Path, tmp_path: Path, side:
 def test_a_planted_edit_of_the_step_is_found(parity: Parity, mine: Path) -> None:
     done = parity("run mine --steps 3 --no-time --edit jax:clip_eps=0.1", code=1, **LITTLE_LLVM)
     assert "clipped of step 0" in done.stdout
+
+
+@pytest.mark.slow
+def test_optimizers_of_ones_own_are_compared_by_where_they_lead(
+    parity: Parity, mine: Path, tmp_path: Path
+) -> None:
+    adamw = "AdamW(beta1=0.9, beta2=0.95, eps=1e-8, weight_decay=0.1, max_norm=1.0)"
+    change(mine / "pair.py", adamw, "OwnOptimizer(max_norm=1.0)")
+    change(mine / "pair.py", "import AdamW,", "import OwnOptimizer,")
+    own = "\n\ndef optimizer({0}):\n    return {1}\n"
+    with (mine / "torch_side.py").open("a") as file:
+        file.write("\n\nimport torch\n" + own.format("named", "torch.optim.SGD(named, lr=0.1, momentum=0.9)"))
+    with (mine / "jax_side.py").open("a") as file:
+        file.write("\n\nimport optax\n" + own.format("", "optax.sgd(0.1, momentum=0.9)"))
+    done = parity("run mine --steps 4 --no-time", **LITTLE_LLVM)
+    assert done.stdout.startswith("SAME") and "moments are each side's own" in done.stdout
+    assert "own optimizer" in parity("run mine --edit jax:weight_decay=0", code=2).stderr
+    # Another momentum on one side is another place.
+    change(mine / "jax_side.py", "momentum=0.9", "momentum=0.8")
+    done = parity("run mine --steps 4 --no-time", code=1, **LITTLE_LLVM)
+    assert done.stdout.startswith("DIFFERENT  first divergence: loss of step 2")

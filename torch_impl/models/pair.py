@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from spec.errors import RuleError
+from spec.own_optimizer import OwnOptimizer
 from spec.pairs import user_code
 from spec.run import Problem
 from spec.workloads.pair import PairFiles
@@ -20,10 +21,11 @@ def load_side(files: PairFiles, problem: Problem) -> Side:
     """The torch side of a pair.
 
     Raises:
-      RuleError: its file cannot be imported, or lacks `build` or `loss`.
+      RuleError: its file cannot be imported, or lacks `build`, `loss` or an `optimizer` that is its own.
     """
     path = files.torch
-    module = user_code.load(path, ["build", "loss"])
+    is_own = isinstance(problem.optimizer, OwnOptimizer)
+    module = user_code.load(path, ["build", "loss", *(["optimizer"] if is_own else [])])
     compute = getattr(torch, problem.profile.compute)
 
     def build() -> nn.Module:
@@ -40,7 +42,7 @@ def load_side(files: PairFiles, problem: Problem) -> Side:
         }
         return _sum_and_count(module.loss(model, rounded), path)
 
-    return Side(build, loss)
+    return Side(build, loss, module.optimizer if is_own else None)
 
 
 def _check(model: Any, path: str) -> None:
