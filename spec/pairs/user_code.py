@@ -66,19 +66,27 @@ def told(path: Path | str, rule: str, mend: str = "") -> Generator[None]:
         raise RuleError(rule, f"{where(error, Path(path))}: {_words(error)}", mend) from None
 
 
+def raised_in(error: BaseException, path: Path) -> str | None:
+    """Line and words of an error that came through the user's folder; None for one that did not."""
+    return f"{where(error, path)}: {_words(error)}" if _own_frames(error, path) else None
+
+
 def where(error: BaseException, path: Path) -> str:
     """`FILE:LINE in FUNCTION`: the innermost frame in the user's folder, or the file alone."""
-    folder = path.absolute().parent
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}"
-    frames = [
-        frame for frame in traceback.extract_tb(error.__traceback__) if folder in Path(frame.filename).parents
-    ]
+    frames = _own_frames(error, path)
     if not frames:
         return str(path)
     last = frames[-1]
     inside = "" if last.name == "<module>" else f" in {last.name}"
     return f"{last.filename}:{last.lineno}{inside}"
+
+
+def _own_frames(error: BaseException, path: Path) -> list[traceback.FrameSummary]:
+    folder = path.absolute().parent
+    frames = traceback.extract_tb(error.__traceback__)
+    return [frame for frame in frames if folder in Path(frame.filename).parents]
 
 
 def _words(error: BaseException) -> str:
