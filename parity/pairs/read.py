@@ -14,13 +14,14 @@ from spec import codec
 from spec.errors import RuleError
 from spec.pairs.materialise import Outline
 from spec.pairs.pair import FILE
+from spec.presets import PRESETS
 
 _TIMEOUT_S = 600.0
 
 
 def is_pair(text: str) -> bool:
-    """Whether a word of the command line means a folder, not a preset."""
-    return "/" in text or Path(text).is_dir()
+    """Whether a word of the command line means a folder; the name of a preset does not."""
+    return "/" in text or (text not in PRESETS and Path(text).is_dir())
 
 
 def outline(text: str) -> Outline:

@@ -69,7 +69,12 @@ def notes(match: Match) -> Iterator[str]:
     """What a reader of the verdict should know of the map."""
     if match.settled:
         yield f"map: settled by gradients, after {match.tried} candidates: {'; '.join(match.settled)}"
-    if match.tried and not match.proven:
+    if match.proven:
+        yield (
+            f"map: {len(match.links)} links, proven: losses {match.loss_apart:.1e} apart, gradients "
+            f"{match.gradient_apart:.1e} at most"
+        )
+    elif match.tried:
         yield (
             f"map: not proven, no candidate of {match.tried} makes the gradients agree; the likeliest was "
             f"taken (loss {match.loss_apart:.1e} apart, gradient of {match.worst_gradient} "

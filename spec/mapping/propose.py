@@ -218,12 +218,13 @@ def _link(torch: Piece, jax: Piece, number: int) -> Link:
 
 def _partner_choices(proposal: Proposal) -> list[Choice]:
     """Groups of pairs whose partners could as well be exchanged, alike groups of other layers together."""
-    pairs, found = proposal.pairs, dict[tuple[str, ...], list[tuple[int, ...]]]()
+    pairs = proposal.pairs
+    found: dict[tuple[str, ...], list[tuple[int, ...]]] = {}
     for group in _confusable(pairs, proposal.named):
         found.setdefault(tuple(names.pattern(pairs[k][0].path) for k in group), []).append(group)
     choices = []
-    for about, groups_ in found.items():
-        first = groups_[0]
+    for about, alike in found.items():
+        first = alike[0]
         base = sum(_cost(*pairs[k]) for k in first)
         options = []
         for order in permutations(range(len(first))):
@@ -231,7 +232,7 @@ def _partner_choices(proposal: Proposal) -> list[Choice]:
             if cost < IMPOSSIBLE:
                 options.append((max(0.0, cost - base), order))
         options.sort(key=lambda option: option[0])
-        choices.append(Choice("partners of " + ", ".join(about), tuple(options), tuple(groups_), False))
+        choices.append(Choice("partners of " + ", ".join(about), tuple(options), tuple(alike), False))
     return choices
 
 

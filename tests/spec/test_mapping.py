@@ -249,3 +249,22 @@ def test_decay_follows_the_map() -> None:
     ]
     with pytest.raises(RuleError, match="decays"):
         jax_table([row, matrix], both)
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((16, 48), 1), ((16, 3, 4, 4), 1), ((3, 16, 16), 0)])
+def test_projections_fused_in_jax_are_cut(shape: tuple[int, ...], axis: int) -> None:
+    left = [tensor(f"attn.{name}_proj.weight", 16, 16) for name in "qkv"]
+    proposal = propose(left, [tensor("attn.qkv.kernel", *shape)])
+    links = proposal.links((0,) * len(proposal.choices))
+    check(links)
+    assert not proposal.unmatched_torch and not proposal.unmatched_jax
+    starts = {one.torch: (one.jax_part.axis, one.jax_part.start) for one in links if one.jax_part}
+    length = shape[axis] // 3
+    assert starts == {f"attn.{name}_proj.weight": (axis, k * length) for k, name in enumerate("qkv")}
+
+
+def test_a_part_without_a_partner_leaves_its_whole_tensor_unmatched() -> None:
+    left = [tensor(f"layers.{k}.w", 4, 4) for k in range(3)]
+    proposal = propose(left[:2], [tensor("layers.w", 3, 4, 4)])
+    assert [row.path for row in proposal.unmatched_jax] == ["layers.w"]
+    assert [row.path for row in proposal.unmatched_torch] == ["layers.0.w", "layers.1.w"]
