@@ -21,6 +21,7 @@ from jax_impl.xla import hlo
 from jax_impl.xla.first_steps import leaf_name
 from jax_impl.xla.layout import Layout
 from spec.errors import RuleError
+from spec.mapping.links import Link
 from spec.params import ParamSpec
 from spec.precision import Profile
 
@@ -38,17 +39,17 @@ class TrainState:
 
     params: jax.Array
     """Master weights, all of them as one flat array (N,); `Arena.layout` says what lies where."""
-    m: jax.Array | None
-    v: jax.Array | None
-    """First and second moments, flat too; None where the optimizer is the user's."""
+    m: jax.Array
+    v: jax.Array
+    """First and second moments, flat too; zero where the optimizer is the user's."""
     buffers: Arrays
     """The model's own running values; the first axis is that of ranks, since each keeps its own."""
     applied: jax.Array
     """Updates made, int32: the row of the step table that is next."""
     skipped: jax.Array
     """Updates refused because a number was not finite, int32."""
-    optimizer: Any = None
-    """The state of the user's own optimizer, a tree; see `xla/own_optimizer.py`."""
+    own: Any = None
+    """The state of an optimizer of the user's own; see `own_optimizer.py`."""
 
 
 class Arena:
@@ -68,6 +69,10 @@ class Arena:
         self.ranks, self.ties = ranks, tied_names(module)
         self._graph, params, buffers = nnx.split(module, nnx.Param, ...)
         self._params, self._buffers = _by_name(params), _by_name(buffers)
+        self.paths = {name: path for name, (path, _) in (self._params | self._buffers).items()}
+        """Where each variable is in the module."""
+        self.links: tuple[Link, ...] = ()
+        """How canonical tensors lie in these; empty where the names are the same."""
         self.rows = parameter_rows(self._params, table)
         """One for each parameter; see `parameter_rows`."""
         self.seen: Any = {}
@@ -111,12 +116,6 @@ class Arena:
         if phase == "buffer":
             return {name: array.addressable_data(0)[0] for name, array in state.buffers.items()}
         flat_N = {"param": state.params, "m": state.m, "v": state.v, **self.seen}[phase]
-        if flat_N is None:
-            raise RuleError(
-                "Moments are read where the optimizer is the built-in AdamW.",
-                f"{phase} of an optimizer of the user's own",
-                "read trainer.state.train_state.optimizer",
-            )
         arrays = self.layout.split(np.asarray(flat_N.addressable_data(0)))
         return {row.name: arrays[row.name] for row in self.rows}
 
@@ -304,7 +303,11 @@ def parameter_rows(
             decayed=len(shape) >= 2,
             layout="linear" if linear else "vector",
         )
-        rows[name] = known[name] if name in known and known[name].shape == given.shape else given
+        row = known.get(name)
+        if row is not None and row.shape != given.shape:
+            # Laid out otherwise, it is still the table that says whether it decays.
+            row = replace(given, decayed=row.decayed) if row.size == given.size else None
+        rows[name] = row or given
     if not rows:
         raise RuleError("A model has parameters (nnx.Param).", "it has none")
     # The module's own order is that of its attributes' names.

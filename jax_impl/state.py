@@ -1,8 +1,8 @@
 """Between the state of a run and arrays under canonical names: `phase/name`, in the layout of the table.
 
-The table's layout is torch's, and this is the one place that transposes: the matrix of an affine layer is
-(out, in) there and (in, out) in flax; every other array is the same. Must not: touch files. Counterpart:
-`torch_impl/state.py`.
+The table's layout is torch's, and this is the one place that transposes, by the links of the side. Where it
+has none, names are the table's, and the matrix of an affine layer is (out, in) there and (in, out) in flax;
+every other array is the same. Must not: touch files. Counterpart: `torch_impl/state.py`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,6 +13,7 @@ from flax import nnx
 
 from jax_impl.memory import Arrays
 from jax_impl.parallel import Ranks
+from spec.mapping.links import Link, table_links, to_jax, to_torch
 from spec.params import ParamSpec
 from spec.state import COUNTERS, LOADED_PHASES, check_names, check_shape, of_phase
 from spec.weights import Tensors
@@ -24,6 +25,8 @@ class State(Protocol):
     ranks: Ranks
     rows: tuple[ParamSpec, ...]
     ties: list[list[str]]
+    links: tuple[Link, ...]
+    """How canonical tensors lie in these arrays; empty where the names are the same."""
     train_state: Any
     """The tree of arrays that a step takes and gives back."""
     seen: Any
@@ -75,35 +78,59 @@ def load(state: State, tensors: Mapping[str, np.ndarray]) -> None:
     for phase in LOADED_PHASES:
         given = of_phase(tensors, phase)
         if given:
-            check_names(phase, state.tensors(phase), given)
-            state.write(phase, _turned_back(state, phase, given))
+            links = _links(state, phase, state.tensors(phase))
+            names = {link.torch for link in links}
+            if state.links and phase == "buffer":
+                # The other side's constants are no state of this one.
+                given = {name: given[name] for name in given if name in names}
+            check_names(phase, names, given)
+            state.write(phase, _turned_back(state, phase, links, given))
 
 
 def _turned_back(
-    state: State, phase: str, given: Mapping[str, np.ndarray]
+    state: State, phase: str, links: Iterable[Link], given: Mapping[str, np.ndarray]
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """The arrays of a phase in this framework's layout and dtypes."""
-    turned = _turned(state)
+    """The arrays of a phase in this framework's names, layout and dtypes, one by one."""
+    pieces: dict[str, list[Link]] = {}
+    for link in links:
+        check_shape(phase, link.torch, link.torch_shape, given[link.torch].shape)
+        pieces.setdefault(link.jax, []).append(link)
     # Shapes alone: what is replaced must not be kept alive here.
     held = {name: (array.shape, array.dtype) for name, array in state.tensors(phase).items()}
     for name, (shape, dtype) in held.items():
-        values = given[name]
-        check_shape(phase, name, shape[::-1] if name in turned else shape, values.shape)
-        # A copy always: the step writes over the memory of its state, which must not be the caller's.
-        yield name, np.array(values.T if name in turned else values, dtype, order="C")
+        if name in pieces:
+            # A copy always: the step writes over the memory of its state, which must not be the caller's.
+            like = {name: np.broadcast_to(np.zeros((), dtype), shape)}
+            yield name, to_jax(pieces[name], given, like)[name]
+        else:
+            yield name, np.array(state.tensors(phase)[name])
 
 
 def export(state: State, phases: Iterable[str]) -> Tensors:
     """Copies of the named phases as arrays on the host, keys `phase/name`; waits for the device."""
-    turned = _turned(state)
     tensors = {}
     for phase in phases:
-        for name, array in state.tensors(phase).items():
-            values = np.asarray(array)
-            tensors[f"{phase}/{name}"] = np.array(values.T if name in turned else values, order="C")
+        held = {name: np.asarray(array) for name, array in state.tensors(phase).items()}
+        found = to_torch(_links(state, phase, held), held)
+        tensors |= {f"{phase}/{name}": array for name, array in found.items()}
     return tensors
 
 
-def _turned(state: State) -> set[str]:
-    """Names of the arrays that lie transposed here."""
-    return {row.name for row in state.rows if row.layout == "linear"}
+def describe(state: State) -> list[dict[str, Any]]:
+    """What each parameter is, under canonical names: name, shape, dtype, decayed, trainable."""
+    rows = {row["name"]: row for row in state.describe()}
+    found = {
+        link.torch: rows[link.jax] | {"name": link.torch, "shape": list(link.torch_shape)}
+        for link in _links(state, "param", rows)
+    }
+    return list(found.values())
+
+
+def _links(state: State, phase: str, held: Mapping[str, Any]) -> tuple[Link, ...]:
+    """The links of what is held of a phase."""
+    if state.links:
+        return tuple(link for link in state.links if link.jax in held)
+    if phase == "buffer":
+        shapes = {name: tuple(array.shape) for name, array in held.items()}
+        return tuple(Link(torch=n, jax=n, torch_shape=s, jax_shape=s) for n, s in shapes.items())
+    return table_links(state.rows)

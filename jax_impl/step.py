@@ -23,8 +23,8 @@ from jax import lax
 from jax_impl.memory import Arena, Arrays, TrainState
 from jax_impl.models import Side
 from jax_impl.optimizer import adamw, clip_coefficient, global_norm
+from jax_impl.own_optimizer import own_update
 from jax_impl.runtime import matmul_precision
-from jax_impl.xla.own_optimizer import own_update
 from spec.edits import Constants, device_table
 from spec.run import Problem
 
@@ -49,7 +49,7 @@ def make_step(side: Side, problem: Problem, constants: Constants, arena: Arena) 
     """The uncompiled step of a problem."""
     profile, ranks, layout = problem.profile, arena.ranks, arena.layout
     own = side.optimizer
-    update = own_update(arena, own) if own else _adamw_update(arena, problem, constants)
+    update = own_update(own, arena) if own else _adamw_update(arena, problem, constants)
 
     def part_sums(working: Arrays, buffers: Arrays, part: Batch) -> tuple[Sums, Arrays]:
         """Sums of one micro-batch, each rounded once to the accumulate dtype, and the buffers after it."""
@@ -98,7 +98,6 @@ def _adamw_update(
     table = device_table(problem, constants)
 
     def update(state: TrainState, clipped: jax.Array) -> tuple[TrainState, jax.Array]:
-        assert state.m is not None and state.v is not None
         lr, correction1, correction2 = jnp.asarray(table)[jnp.minimum(state.applied, len(table) - 1)]
         moments, decayed = (state.m, state.v), arena.layout.decayed()
         params, m, v = adamw(

@@ -18,7 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jax_impl import parallel, runtime, state
+from jax_impl import own_optimizer, parallel, runtime, state
 from jax_impl.baselines import Baseline
 from jax_impl.compile import Compiled, compile_observed, compile_step, uncompiled
 from jax_impl.feed import Feed, Stage
@@ -30,7 +30,6 @@ from jax_impl.step import make_step
 from jax_impl.xla import compilations, watch
 from jax_impl.xla.arrange import arranged
 from jax_impl.xla.first_steps import FirstSteps
-from jax_impl.xla.own_optimizer import adopt
 from jax_impl.xla.packing import PackedStage
 from jax_impl.xla.several import compile_several, stage_several
 from spec import codec
@@ -39,6 +38,7 @@ from spec.data.batches import Batch, RowSource, open_source
 from spec.edits import Edit, constants
 from spec.errors import RuleError
 from spec.jit import jit_options
+from spec.mapping.links import jax_table
 from spec.run import Execution, Problem
 from spec.state import LOADED_PHASES, check_names, of_phase, of_rank, own_key
 from spec.weights import Tensors, init_parameters
@@ -97,7 +97,7 @@ class Trainer:
         self._observed: Callable[[Any, DeviceBatch], tuple[Any, Any, Any]] | None = None
         self.state: State
         if mode.startswith("baseline:"):
-            if chosen != constants(problem):
+            if chosen != constants(problem) or self.side.optimizer:
                 raise RuleError("A baseline is stock.", f"edits on {mode}", "edit another mode")
             name = mode.removeprefix("baseline:")
             self.state = baseline = Baseline(name, self.side, problem, chosen, self.ranks)
@@ -105,8 +105,10 @@ class Trainer:
             self.compiled = self._programs[1] = uncompiled(baseline.step, mode, reason)
             self._observed = baseline.observed
         else:
+            own_table = jax_table(table, self.side.links) if self.side.links else table
             module = arranged(self.side.build(), jit_options(mode))
-            self.state = arena = Arena(module, table, problem.profile, self.ranks)
+            self.state = arena = Arena(module, own_table, problem.profile, self.ranks)
+            arena.links = self.side.links
             self.stage = packed = PackedStage(self.ranks)
             step = make_step(self.side, problem, chosen, arena)
             self._step = lambda state, batch: step(state, packed.packing.unpack(batch))
@@ -115,10 +117,6 @@ class Trainer:
             self.load({f"param/{name}": values for name, values in initial.items()})
         else:
             self.load(self.ranks.broadcast(self.export(["param", "buffer"])))
-        if self.side.optimizer is not None:
-            if not isinstance(self.state, Arena):
-                raise RuleError("A baseline is stock.", f"an optimizer of one's own on {mode}", "take jit")
-            adopt(self.state, self.side.optimizer)
         self.num_steps = 0
         """Steps dispatched by this trainer."""
         self._first_step = 0
@@ -154,10 +152,9 @@ class Trainer:
     def launch(self, batch: DeviceBatch) -> None:
         """The second half of `step`: one call, on rows that `stage` has put on the device."""
         if 1 not in self._programs:
-            assert isinstance(self.state, Arena)
             with compilations.apart():
                 self._programs[1] = compile_step(
-                    self._step, self.state, batch, self.mode, self.problem.profile
+                    self._step, self._begun(), batch, self.mode, self.problem.profile
                 )
         self._launch(batch, 1)
 
@@ -174,12 +171,18 @@ class Trainer:
         """The second half of `steps`, on rows that `stage_steps` has put on the device."""
         count = next(iter(batches.values())).shape[0]
         if count not in self._programs:
-            assert isinstance(self.state, Arena)
             with compilations.apart():
                 self._programs[count] = compile_several(
-                    self._step, self.state, batches, self.mode, self.problem.profile
+                    self._step, self._begun(), batches, self.mode, self.problem.profile
                 )
         self._launch(batches, count)
+
+    def _begun(self) -> Arena:
+        """The arena, an optimizer of the user's own begun with the parameters that it now holds."""
+        assert isinstance(self.state, Arena)
+        if self.side.optimizer is not None and self.state.train_state.own is None:
+            own_optimizer.begin(self.side.optimizer, self.state)
+        return self.state
 
     def _launch(self, batch: DeviceBatch, num_steps: int) -> None:
         self.compiled = self._programs[max(self._programs)]
@@ -200,8 +203,7 @@ class Trainer:
         batch = self.stage(rows)
         with compilations.apart():
             if self._observed is None:
-                assert isinstance(self.state, Arena)
-                self._observed = compile_observed(self._step, self.state, batch, self.problem.profile)
+                self._observed = compile_observed(self._step, self._begun(), batch, self.problem.profile)
             after, _, self.state.seen = self._observed(self.state.train_state, batch)
         return after
 
@@ -240,7 +242,16 @@ class Trainer:
         """Where the run stands, and copies on the host of all that it takes to go on: for `Saver.save`.
 
         Waits for the device. All ranks call this together; the tensors are whole on rank 0 alone.
+
+        Raises:
+          RuleError: the optimizer is the user's own, whose state is not known.
         """
+        if self.side.optimizer is not None:
+            raise RuleError(
+                "A checkpoint holds the state of the built-in AdamW.",
+                "an optimizer of one's own",
+                "run without saving, or without the optimizer",
+            )
         position = Position(step=self.next_step, applied=self.applied, skipped=self.state.skipped)
         tensors = self.export(("param", "m", "v")) if self.ranks.rank == 0 else {}
         for key, array in self.export(["buffer"]).items():
@@ -268,7 +279,7 @@ class Trainer:
 
     def facts(self) -> dict[str, Any]:
         """What this trainer really holds, for the manifest."""
-        parameters = self.state.describe()
+        parameters = state.describe(self.state)
         return {
             "parameters": parameters,
             "ties": self.state.ties,

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 
 from jax_impl import runtime
+from jax_impl.describe import describe
 from jax_impl.feed import Feed
+from jax_impl.models.pair import load_side
 from jax_impl.observe import INIT, Observer
 from jax_impl.parallel import Ranks
 from jax_impl.trainer import Trainer
@@ -21,6 +23,7 @@ from jax_impl.xla import watch
 from spec import protocol, record
 from spec.data.batches import Batch, open_source
 from spec.job import Job
+from spec.weights import load_tensors
 from spec.worker.checkpoints import Checkpoints, resume
 from spec.worker.manifest import Manifest, write_digest
 from spec.worker.steps import StepLines
@@ -36,9 +39,15 @@ def do(job: Job, ranks: Ranks) -> None:
       RuleError: the job cannot be done as asked.
     """
     protocol.refuse_what_is_not_done(job)
+    if job.purpose == "describe":
+        describe(job, ranks)
+        return
     problem, execution = job.spec.problem, job.spec.execution
     source = open_source(problem, job.batches)
-    trainer = Trainer(problem, execution, job.mode, job.edits, source=source, ranks=ranks)
+    side = load_side(job.spec.pair, problem) if job.spec.pair else None
+    trainer = Trainer(problem, execution, job.mode, job.edits, side, source, ranks)
+    if job.spec.pair and job.spec.pair.initial:
+        trainer.load(load_tensors(job.spec.pair.initial))
     trainer.first_steps.alone = True
     if (own := watch.current()) is not None:
         own.on_stall = partial(protocol.tell_stall, job, ranks.rank)

@@ -1,4 +1,4 @@
-"""The way in: `parity run | train | bench | compare | data prepare | doctor`.
+"""The way in: `parity run | train | bench | compare | data prepare | init-pair | doctor`.
 
 Standard output carries the verdict line, one table and paths, or JSON alone; progress and complaints go to
 standard error. Exit codes are `spec.errors.ExitCode`'s. What each command does stands in the file of its
@@ -49,7 +49,7 @@ def _do(command: Any, argv: list[str]) -> ExitCode:
     # Imported here: NumPy and the rest cost more than reading `--help` does.
     match command:
         case commands.Run() | commands.Train():
-            from parity.run import run
+            from parity.training import run
 
             return run(command, argv)
         case commands.Bench():
@@ -65,6 +65,10 @@ def _do(command: Any, argv: list[str]) -> ExitCode:
 
             assert command.action is not None
             return prepare(command.action)
+        case commands.InitPair():
+            from parity.pairs.template import init_pair
+
+            return init_pair(command)
         case _:
             from parity.doctor import doctor
 

@@ -26,7 +26,7 @@ class Training(Output):
     """What is trained, and how: shared by run, train and bench."""
 
     preset: Positional[Annotated[str, arg(metavar="PRESET")]] = "tiny"
-    """tiny, toy-mlp, micro, mini or gpt2-124m."""
+    """tiny, toy-mlp, micro, mini or gpt2-124m; or the folder of a pair of your own (parity init-pair)."""
     devices: Annotated[int | None, arg(metavar="N")] = None
     """Processes, one a device, over all hosts. The preset's own number when not given."""
     global_batch: Annotated[int | None, arg(metavar="N")] = None
@@ -143,6 +143,14 @@ class Data:
 
 
 @dataclass(frozen=True, kw_only=True)
+class InitPair:
+    """Write a pair that works: pair.py, torch_side.py and jax_side.py, to be changed into your own."""
+
+    dir: Positional[Annotated[str, arg(metavar="DIR")]]
+    """The folder; files that are there are left alone."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Doctor:
     """Say what this machine can do: each capability ok or missing, with the line that installs it."""
 
@@ -156,6 +164,7 @@ Command = (
     | Annotated[Bench, subcommand("bench")]
     | Annotated[Compare, subcommand("compare")]
     | Annotated[Data, subcommand("data")]
+    | Annotated[InitPair, subcommand("init-pair")]
     | Annotated[Doctor, subcommand("doctor")]
 )
 
@@ -166,6 +175,7 @@ COMMANDS: dict[str, type] = {
     "bench": Bench,
     "compare": Compare,
     "data prepare": Prepare,
+    "init-pair": InitPair,
     "doctor": Doctor,
 }
 """Every subcommand by the words that call it."""
@@ -192,7 +202,7 @@ def _option_names(command: type) -> list[str]:
     return names
 
 
-def parse(arguments: list[str]) -> Run | Train | Bench | Compare | Data | Doctor:
+def parse(arguments: list[str]) -> Run | Train | Bench | Compare | Data | InitPair | Doctor:
     """The command that the arguments ask for; SystemExit(2), with the nearest option, where none fits."""
     return tyro.cli(
         Command,  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ from parity.handoff import Stretch
 from parity.plan import Plan
 from spec.checkpoint.find import FOLDER, step_folder
 from spec.job import Job, Timing
+from spec.own_optimizer import OwnOptimizer
 
 _FULL_OBSERVATION_PARAMETERS = 30_000_000
 """Larger models write the first gradients and the last parameters only: a copy of every state would be
@@ -84,13 +85,24 @@ def observed(plan: Plan) -> tuple[str, ...]:
 
 def _first_step(plan: Plan, step: int) -> tuple[str, ...]:
     """What is written down of the first step."""
+    if _own_optimizer(plan):
+        # Its moments are its own; how far parameters moved is measured, since no table of rates tells it.
+        return ("param@init", *(f"{phase}@{step}" for phase in ("grad", "clipped", "param")))
     phases = ("grad",) if _is_large(plan) else ("grad", "clipped", "m", "v", "param")
     return tuple(f"{phase}@{step}" for phase in phases)
 
 
 def _last_state(plan: Plan) -> tuple[str, ...]:
     """What is written down of the last state."""
-    return ("param@last",) if _is_large(plan) else ("m@last", "v@last", "param@last")
+    # The models of this project have no running statistics.
+    statistics = ("buffer@last",) if plan.pair else ()
+    if _own_optimizer(plan) or _is_large(plan):
+        return ("param@last", *statistics)
+    return ("m@last", "v@last", "param@last", *statistics)
+
+
+def _own_optimizer(plan: Plan) -> bool:
+    return isinstance(plan.spec.problem.optimizer, OwnOptimizer)
 
 
 def _is_large(plan: Plan) -> bool:

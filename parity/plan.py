@@ -8,26 +8,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from parity import probe
+from parity.cluster import Cluster
 from parity.devices import check_processes, count_gpus
 from parity.handoff import Stretch, parse_handoff
 from parity.options import Bench, Run, Train, Training
+from parity.pairs import read
+from parity.pairs.problem import from_pair, pair_files, refuse_lost_edits
 from parity.resume import Start, find_start
 from spec import edits as catalogue
 from spec.edits import Edit
 from spec.errors import RuleError
 from spec.job import check_saving
-from spec.presets import preset, run_spec
+from spec.own_optimizer import OwnOptimizer
+from spec.pairs.materialise import Outline
+from spec.presets import Preset, preset, run_spec
 from spec.run import AUTO_MODES, BASELINES, SIDES, DataSpec, Execution, RunSpec, check_mode
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cluster:
-    """This host among those that run together."""
-
-    nodes: int = 1
-    node_rank: int = 0
-    rendezvous: str | None = None
-    """HOST:PORT on host 0; None on a single host, where a free port is found."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +39,8 @@ class Plan:
     start: Start = field(default_factory=Start)
     handoff: tuple[Stretch, ...] = ()
     """The stretches of the run that changes sides; none where it was not asked for."""
+    pair: Outline | None = None
+    """A pair of the user's, whose models are yet to be described; see `parity.pairs.settle`."""
     notes: tuple[str, ...] = ()
     """What was decided for the user, said on standard error."""
 
@@ -60,7 +57,8 @@ def make_plan(options: Run | Train | Bench) -> Plan:
       RuleError: an unknown name, or a combination that cannot be run here.
     """
     backends = parse_backends(options.backend)
-    preset(options.preset, options.steps)
+    pair = read.outline(options.preset) if read.is_pair(options.preset) else None
+    chosen = from_pair(pair, options) if pair else preset(options.preset, options.steps)
     for side in backends:
         probe.check_installed(side)
     device = _choose_device(options.device, backends)
@@ -69,19 +67,14 @@ def make_plan(options: Run | Train | Bench) -> Plan:
         raise RuleError("train runs one side.", f"--backend {options.backend}", "take parity run for both")
     if options.timeout_s <= 0:
         raise RuleError("A time-out is positive.", f"--timeout-s {options.timeout_s:g}")
-    modes = parse_modes(options.mode, device)
-    if not isinstance(options, Bench) and any(len(own) > 1 for own in modes.values()):
-        raise RuleError("A run has one mode a side.", f"--mode {options.mode}", "parity bench takes several")
-    baselines = [mode for side in backends for mode in modes[side] if mode.startswith("baseline:")]
-    if baselines and not isinstance(options, Bench):
-        raise RuleError(
-            "A run takes this project's own step.",
-            f"--mode {options.mode}",
-            "parity bench --baselines times stock steps",
-        )
-    devices, global_batch, notes = _devices(options, device, cluster)
+    modes = _modes(options, pair, device, backends)
+    devices, global_batch, notes = _devices(options, chosen, device, cluster)
+    edits = parse_edits(() if isinstance(options, Bench) else options.edit, backends)
+    if pair:
+        global_batch = pair.rows
+        refuse_lost_edits(pair, edits)
     spec = run_spec(
-        options.preset,
+        Path(pair.folder).name if pair else options.preset,
         steps=options.steps,
         devices=devices,
         global_batch=global_batch,
@@ -96,15 +89,38 @@ def make_plan(options: Run | Train | Bench) -> Plan:
             # Before the referee ends a group in which nothing is written, its ranks say who stands still.
             stall_s=0.9 * options.timeout_s,
         ),
+        chosen=chosen,
     )
     plan = Plan(
-        spec=spec,
+        spec=dataclasses.replace(spec, pair=pair_files(pair)) if pair else spec,
         backends=backends,
+        edits=edits,
+        pair=pair,
         timeout_s=options.timeout_s,
         cluster=cluster,
         notes=notes if cluster.node_rank == 0 else (*notes, "losses and figures are recorded on host 0"),
     )
     return plan if isinstance(options, Bench) else _with_training(plan, options)
+
+
+def _modes(
+    options: Run | Train | Bench, pair: Outline | None, device: str, backends: tuple[str, ...]
+) -> dict[str, tuple[str, ...]]:
+    """The modes of each side, as many and such as the command takes."""
+    modes = parse_modes(options.mode, device)
+    if pair and isinstance(pair.pair.optimizer, OwnOptimizer) and options.mode == "auto":
+        # Such a step cannot be compiled or captured.
+        modes["torch"] = ("eager",)
+    if not isinstance(options, Bench) and any(len(own) > 1 for own in modes.values()):
+        raise RuleError("A run has one mode a side.", f"--mode {options.mode}", "parity bench takes several")
+    baselines = [mode for side in backends for mode in modes[side] if mode.startswith("baseline:")]
+    if baselines and not isinstance(options, Bench):
+        raise RuleError(
+            "A run takes this project's own step.",
+            f"--mode {options.mode}",
+            "parity bench --baselines times stock steps",
+        )
+    return modes
 
 
 def _with_training(plan: Plan, options: Run | Train) -> Plan:
@@ -119,7 +135,6 @@ def _with_training(plan: Plan, options: Run | Train) -> Plan:
         )
     return dataclasses.replace(
         plan,
-        edits=parse_edits(options.edit, plan.backends),
         save_every=options.save_every,
         keep=options.keep,
         start=find_start(options.resume, Path(options.out), plan.backends, problem),
@@ -188,11 +203,10 @@ def _choose_device(asked: str, backends: tuple[str, ...]) -> str:
 
 
 def _devices(
-    options: Training, device: str, cluster: Cluster
+    options: Training, chosen: Preset, device: str, cluster: Cluster
 ) -> tuple[int | None, int | None, tuple[str, ...]]:
     """Devices, global batch and notes; a preset's own number of devices gives way to the GPUs there are."""
     devices, global_batch, notes = options.devices, options.global_batch, ()
-    chosen = preset(options.preset, options.steps)
     if devices is None and device == "cuda" and count_gpus() < chosen.devices:
         devices = max(1, count_gpus())
         # The same rows a step as on more devices: it stays the same problem.

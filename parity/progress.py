@@ -5,10 +5,14 @@ from rich.status import Status
 
 
 class Progress:
-    """Progress of one command. Off a terminal nothing moves and nothing is coloured."""
+    """Progress of one command. Off a terminal nothing moves and nothing is coloured.
 
-    def __init__(self) -> None:
-        self._console = Console(stderr=True, highlight=False)
+    Args:
+      quiet: say nothing at all.
+    """
+
+    def __init__(self, quiet: bool = False) -> None:
+        self._console = Console(stderr=True, highlight=False, quiet=quiet)
         self._status: Status | None = None
 
     def say(self, text: str) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from spec.errors import RuleError
-from spec.run import Problem
+from spec.run import OwnOptimizer, Problem
 from spec.schedule import step_table
 from spec.workloads import gpt
 
@@ -34,6 +34,14 @@ CATALOGUE = {
     "gelu_erf": "GELU is the erf form (value 1) instead of the tanh form (value 0)",
     "loss_scale": "the local loss and its gradients are multiplied by value",
 }
+
+
+OF_MODELS = ("layernorm_eps", "gelu_erf")
+"""Edits of this project's own models; the file of a user's model has its own constants."""
+
+
+OF_ADAMW = ("adam_eps", "weight_decay", "schedule_offset")
+"""Edits that reach no optimizer but this project's."""
 
 
 def parse(text: str) -> Edit:
@@ -75,13 +83,16 @@ class Constants:
 def constants(problem: Problem, edits: Iterable[Edit] = ()) -> Constants:
     """The constants of a problem, edited."""
     optimizer = problem.optimizer
-    result = Constants(
-        beta1=optimizer.beta1,
-        beta2=optimizer.beta2,
-        adam_eps=optimizer.eps,
-        weight_decay=optimizer.weight_decay,
-        max_norm=optimizer.max_norm,
-    )
+    if isinstance(optimizer, OwnOptimizer):
+        result = Constants(beta1=0.0, beta2=0.0, adam_eps=0.0, weight_decay=0.0, max_norm=optimizer.max_norm)
+    else:
+        result = Constants(
+            beta1=optimizer.beta1,
+            beta2=optimizer.beta2,
+            adam_eps=optimizer.eps,
+            weight_decay=optimizer.weight_decay,
+            max_norm=optimizer.max_norm,
+        )
     for edit in edits:
         assert edit.name in CATALOGUE, edit.name
         kind = type(getattr(result, edit.name))
@@ -93,5 +104,6 @@ def device_table(problem: Problem, chosen: Constants) -> np.ndarray:
     """The step table of a run, shape [steps, 3], in the dtype of the moments; an edit may shift it."""
     table = step_table(problem.schedule, chosen.beta1, chosen.beta2, problem.steps, problem.profile.moments)
     rows = np.clip(np.arange(problem.steps) + chosen.schedule_offset, 0, problem.steps - 1)
-    table[:, 0] = table[rows, 0]
+    # The learning rate of an optimizer of one's own is not known.
+    table[:, 0] = np.nan if isinstance(problem.optimizer, OwnOptimizer) else table[rows, 0]
     return table

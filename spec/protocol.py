@@ -16,6 +16,8 @@ from pathlib import Path
 from spec import record
 from spec.errors import ExitCode, RuleError
 from spec.job import Job, read_job
+from spec.pairs import user_code
+from spec.run import OwnOptimizer
 from spec.weights import Tensors, load_tensors
 
 
@@ -48,8 +50,9 @@ def _do_one(job: Job, do: Callable[[Job], None], rank: int) -> int:
                 do(job)
             except RuleError:
                 raise
-            except Exception:
+            except Exception as error:
                 traceback.print_exc()
+                _tell_users_own(job, error)
                 raise
     except RuleError as error:
         _write_error(out, rank, error.code, error.rule, error.numbers, error.mend)
@@ -70,6 +73,23 @@ def tell_stall(job: Job, rank: int, found: str) -> None:
     """Writes `error.json` for a process that ends itself because others do not come along."""
     log = f"read {job.out}/log.rank*.txt; a longer wait is --timeout-s"
     _write_error(Path(job.out), rank, ExitCode.CRASHED, "All ranks make their steps together.", found, log)
+
+
+def _tell_users_own(job: Job, error: Exception) -> None:
+    """Where the file of a user's pair raised, it is the user's to mend, and its line is named.
+
+    Raises:
+      RuleError: it did.
+    """
+    if job.spec.pair is None:
+        return
+    found = user_code.raised_in(error, Path(job.spec.pair.file(job.side)))
+    if found is not None:
+        raise RuleError(
+            f"The {job.side} side's file runs under the run's profile and mode.",
+            f"{found} ({job.spec.problem.precision}, {job.mode})",
+            "mend the line, or take another --precision or --mode",
+        ) from None
 
 
 def _write_error(out: Path, rank: int, code: ExitCode, rule: str, numbers: str, mend: str) -> None:
@@ -107,6 +127,12 @@ def refuse_what_is_not_done(job: Job) -> None:
     Raises:
       RuleError: the job asks for what no side does in this version.
     """
+    if job.purpose == "lockstep" and isinstance(job.spec.problem.optimizer, OwnOptimizer):
+        raise RuleError(
+            "A state holds all that a step starts from.",
+            "the optimizer is the user's own, and so is its state",
+            "take AdamW in pair.py for lockstep",
+        )
     if job.perturb is not None:
         raise RuleError(
             "A state starts unperturbed in this version.", f"perturb {job.perturb}", "leave it out"

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from spec import codec
 from spec.errors import RuleError
 from spec.jit import jit_options
+from spec.own_optimizer import OwnOptimizer
 from spec.params import ParamSpec
 from spec.precision import Profile, find_profile
 from spec.schedule import Schedule
-from spec.workloads import WORKLOADS, Sizes, gpt, mlp, parameter_table
+from spec.workloads import WORKLOADS, Sizes, parameter_table
+from spec.workloads.pair import PairFiles
 
 TORCH_MODES = ("eager", "inductor", "graph", "graph+inductor")
 JAX_MODES = ("jit", "nojit")
@@ -79,8 +81,8 @@ class Problem:
     """What is computed, independent of framework, processes and mode."""
 
     workload: str
-    sizes: gpt.GptSizes | mlp.MlpSizes
-    optimizer: AdamW
+    sizes: Sizes
+    optimizer: AdamW | OwnOptimizer
     schedule: Schedule
     data: DataSpec
     global_batch: int
@@ -105,6 +107,10 @@ class Problem:
         for name in ("global_batch", "micro_batches", "steps"):
             if getattr(self, name) < 1:
                 raise RuleError(f"{name} is at least 1.", f"{name} = {getattr(self, name)}")
+        if self.workload == "pair" and self.data.kind != "folder":
+            raise RuleError(
+                "A pair trains on its own batches.", f"data {self.data.kind}", "write them in batches(step)"
+            )
         if self.workload == "mlp" and self.data.kind not in ("synthetic", "folder"):
             raise RuleError(
                 "The mlp workload takes synthetic rows or a folder of batches.", f"data {self.data.kind}"
@@ -163,9 +169,11 @@ class RunSpec:
     """One run: the problem and how to execute it."""
 
     name: str
-    """The preset it came from; a label, not compared."""
+    """The preset or pair it came from; a label, not compared."""
     problem: Problem
     execution: Execution
+    pair: PairFiles | None = None
+    """Where a user's own models stand and how they correspond; None for the models of this project."""
 
     def __post_init__(self) -> None:
         problem, world_size = self.problem, self.execution.world_size
@@ -206,6 +214,7 @@ __all__ = [
     "AdamW",
     "DataSpec",
     "Execution",
+    "OwnOptimizer",
     "Problem",
     "RunSpec",
     "Sizes",

@@ -23,6 +23,7 @@ from torch_impl.graph.buckets import Overlap, put
 from torch_impl.memory import Arena
 from torch_impl.models import Side
 from torch_impl.optimizer import adamw, clip_coefficient, global_norm
+from torch_impl.own_optimizer import own_update
 from torch_impl.parallel import Ranks
 
 Batch = dict[str, Tensor]
@@ -73,14 +74,18 @@ def make_step(side: Side, problem: Problem, constants: Constants, ranks: Ranks) 
         loss_sum, count = side.loss(module, batch)
         return (loss_sum if constants.loss_scale == 1 else loss_sum * constants.loss_scale), count
 
-    def rule(grad: Tensor, state: Moved, row: Tensor, lr: Tensor, decayed: bool) -> Moved:
+    def adamw_rule(grad: Tensor, state: Moved, row: Tensor, lr: Tensor, decayed: bool) -> Moved:
         param, m, v = state
         return adamw(param, grad, m, v, lr, row[1], row[2], constants, decayed)
 
-    def update(arena: Arena) -> None:
+    def guarded(arena: Arena, rule: Rule) -> None:
         guarded_update(arena, table, rule, constants.max_norm, constants.clip_eps)
 
-    return Step(loss, ranks.all_reduce, update, problem.micro_batches)
+    def update(arena: Arena) -> None:
+        guarded(arena, adamw_rule)
+
+    chosen = own_update(side.optimizer, guarded) if side.optimizer else update
+    return Step(loss, ranks.all_reduce, chosen, problem.micro_batches)
 
 
 @torch.no_grad()

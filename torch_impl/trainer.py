@@ -84,6 +84,12 @@ class Trainer:
         self.compiled: Compiled | None = None
         """What the step became; None until the first batch tells its shapes."""
         self.state: State
+        if self.side.optimizer and mode != "eager":
+            raise RuleError(
+                "An optimizer of one's own runs eagerly: what it does is not known.",
+                f"mode {mode}",
+                "take --mode torch=eager",
+            )
         if mode.startswith("baseline:"):
             if chosen != constants(problem):
                 raise RuleError("A baseline is stock.", f"edits on {mode}", "edit another mode")
@@ -176,7 +182,16 @@ class Trainer:
         """Where the run stands, and copies on the host of all that it takes to go on: for `Saver.save`.
 
         Waits for the device. All ranks call this together; the tensors are whole on rank 0 alone.
+
+        Raises:
+          RuleError: the optimizer is the user's own, whose state is not known.
         """
+        if self.side.optimizer is not None:
+            raise RuleError(
+                "A checkpoint holds the state of the built-in AdamW.",
+                "an optimizer of one's own",
+                "run without saving, or without the optimizer",
+            )
         position = Position(step=self.next_step, applied=self.applied, skipped=int(self.state.skipped))
         tensors = self.export(("param", "m", "v")) if self.ranks.rank == 0 else {}
         own = {f"buffer/{name}": buffer for name, buffer in self.state.tensors("buffer").items()}

@@ -13,6 +13,7 @@ from flax import nnx
 
 from jax_impl.models import gpt, mlp
 from spec.edits import Constants
+from spec.mapping.links import Link
 from spec.run import Problem
 
 _WORKLOADS = {"gpt": gpt, "mlp": mlp}
@@ -27,8 +28,10 @@ class Side:
     loss: Callable[[nnx.Module, dict[str, jax.Array]], tuple[jax.Array, jax.Array]]
     """(module, batch) -> (sum of the losses, number of losses), both 0-dim. Traced; calls the module and asks
     nothing else of it."""
-    optimizer: optax.GradientTransformation | None = None
-    """The user's own, in place of the built-in AdamW; see `jax_impl/xla/own_optimizer.py`."""
+    optimizer: Callable[[], optax.GradientTransformation] | None = None
+    """Makes a transformation in the place of AdamW; None for AdamW."""
+    links: tuple[Link, ...] = ()
+    """How the canonical tensors lie in this module's; empty where the names are the same."""
 
 
 def preset_side(problem: Problem, constants: Constants) -> Side:

@@ -19,12 +19,13 @@ import numpy as np
 
 from parity.judge.align import Measured, TensorFile
 from parity.judge.evidence import CAUSAL_ORDER, Evidence
-from parity.judge.measures import measure, scale
+from parity.judge.measures import measure, rms, scale
 from parity.judge.tolerances import ADAM_REACH, Tolerance, covered_steps, find
 from parity.report.result import TensorDifference
 from spec.edits import constants, device_table
+from spec.own_optimizer import OwnOptimizer
 
-_COMPARED = ("grad", "clipped", "m", "v", "param")
+_COMPARED = ("grad", "clipped", "m", "v", "param", "buffer")
 _ALL_THE_WAY = Tolerance(rms=ADAM_REACH, worst=ADAM_REACH, reason="as far as Adam can carry rounding")
 _SPIKES = 0.01
 _CLEAR = 0.01
@@ -90,7 +91,7 @@ class _Pair:
         self._a, self._b, self._step, self._phase = a, b, step, phase
         self._file_a, self._file_b = file_a, file_b
         self._names_a, self._names_b = set(file_a.names(phase)), set(file_b.names(phase))
-        ordered = list(a.parameters)
+        ordered = [*a.parameters, *sorted(self._names_a - a.parameters.keys())]
         if phase in ("grad", "clipped"):
             # A gradient is made from those of the layers after it.
             ordered.reverse()
@@ -102,12 +103,16 @@ class _Pair:
         ]
         self._group_rms = self._rms_of_phase()
         # An update moves an element by about lr, and two sides in opposite directions.
+        self._own = isinstance(a.job.spec.problem.optimizer, OwnOptimizer)
         self._travel = 2 * _rates_until(a, step)
         last = step == a.job.steps - 1 and step > a.origin
         self._tolerance = find(a.job.spec.problem.precision, f"last_{phase}" if last else phase)
 
     def unmatched(self) -> Iterator[Evidence]:
-        """Tensors that one side alone wrote down, in this shape."""
+        """Tensors that one side alone wrote down, in this shape. Buffers of one side are constants or
+        counters: running statistics without a counterpart were refused before anything ran."""
+        if self._phase == "buffer":
+            return
         for name in sorted(self._names_a ^ self._names_b):
             yield _unmatched(self._a if name in self._names_b else self._b, self._step, self._phase, name)
         for name in sorted((self._names_a & self._names_b).difference(self._shared)):
@@ -131,29 +136,47 @@ class _Pair:
         return (total / count) ** 0.5 if count else 0.0
 
     def _parts(self, name: str, a: np.ndarray, b: np.ndarray) -> Iterator[_Part]:
-        span = self._a.parameters[name].zero_gradient
-        every = np.arange(len(a))
+        row = self._a.parameters.get(name)
+        span = row.zero_gradient if row else None
+        every = np.arange(len(a) if a.ndim else 1)
         astray = self._astray(name, a, b)
         if span is None:
-            yield _Part(name, every, a, b, self._scale(a, b), self._tolerance, astray=astray)
+            yield _Part(name, every, a, b, self._scale(a, b, name), self._tolerance, astray=astray)
             return
         inside = (every >= span[0]) & (every < span[1])
         rest, rest_a, rest_b = every[~inside], a[~inside], b[~inside]
         if astray is not None:
             astray = astray[~inside]
-        yield _Part(name, rest, rest_a, rest_b, self._scale(rest_a, rest_b), self._tolerance, astray=astray)
-        s, tolerance, note = self._reach_of_rounding()
+        yield _Part(
+            name, rest, rest_a, rest_b, self._scale(rest_a, rest_b, name), self._tolerance, astray=astray
+        )
+        s, tolerance, note = self._reach_of_rounding(name)
         yield _Part(f"{name}[{span[0]}:{span[1]}]", every[inside], a[inside], b[inside], s, tolerance, note)
 
-    def _scale(self, a: np.ndarray, b: np.ndarray) -> float:
+    def _scale(self, a: np.ndarray, b: np.ndarray, name: str) -> float:
         """What a difference of this phase is measured against."""
         s = scale(a, b, self._group_rms)
-        return max(_ROUNDED_SHARE * s, self._travel) if self._phase == "param" else s
+        if self._phase != "param":
+            return s
+        return max(_ROUNDED_SHARE * s, self._moved(name) if self._own else self._travel)
+
+    def _moved(self, name: str) -> float:
+        """RMS of how far a parameter went from its first value, on the side where it went farther."""
+        moved = [0.0]
+        for side, file in ((self._a, self._file_a), (self._b, self._file_b)):
+            with TensorFile(side.folder / "tensors" / "init.safetensors") as first:
+                moved.append(rms(file.read("param", name) - first.read("param", name)))
+        return max(moved)
 
     def _astray(self, name: str, a: np.ndarray, b: np.ndarray) -> np.ndarray | None:
         """Elements of a parameter that parted though their gradients are clearly not zero on either side."""
         problem = self._a.job.spec.problem
-        if self._phase != "param" or problem.precision not in _HELD or "v" not in self._file_a.phases():
+        if (
+            self._own
+            or self._phase != "param"
+            or problem.precision not in _HELD
+            or "v" not in self._file_a.phases()
+        ):
             return None
         if name not in self._file_a.names("v") or name not in self._file_b.names("v"):
             return None
@@ -164,11 +187,12 @@ class _Pair:
         far = np.abs(a - b) > _CLEAR_REACH * self._travel + stored
         return far & (v > np.square(_CLEAR) * np.mean(v))
 
-    def _reach_of_rounding(self) -> tuple[float, Tolerance, str]:
+    def _reach_of_rounding(self, name: str) -> tuple[float, Tolerance, str]:
         """Scale, bound and note for rows whose exact gradient is zero."""
         if self._phase != "param":
             return self._group_rms, self._tolerance, "exact gradient zero: measured against the whole phase"
-        return self._travel, _ALL_THE_WAY, "exact gradient zero: may part by all that Adam can carry it"
+        travel = self._moved(name) if self._own else self._travel
+        return travel, _ALL_THE_WAY, "exact gradient zero: may part by all that Adam can carry it"
 
     def _measured(self, part: _Part) -> TensorDifference:
         found = measure(part.a, part.b, part.s, _SPIKES if self._phase == "param" else 0.0)

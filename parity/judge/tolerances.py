@@ -90,6 +90,16 @@ _IN_ROUNDINGS: dict[str, tuple[float, float | None]] = {
     "last_param": (8, None),
 }
 
+# Running statistics, means of activations over the steps so far, in roundings too: in examples/conv_net
+# (three seeds, 50 steps, CPU) they were 22 u apart in strict, the worst element 39 u; in f64
+# (one seed) 22 u and 28 u.
+_STATISTICS: dict[str, tuple[float, float]] = {
+    "f64": (200, 400),
+    "strict": (200, 400),
+    "tf32": (64, 256),
+    "bf16": (8, 32),
+}
+
 
 def _calibrated(row: Row) -> Tolerance:
     rms, worst, seen_rms, seen_worst = row
@@ -106,6 +116,11 @@ def _provisional(profile: str, rms: float, worst: float | None) -> Tolerance:
 
 
 TABLE: dict[tuple[str, str], Tolerance] = {
+    **{
+        (profile, f"{when}buffer"): _provisional(profile, *bounds)
+        for profile, bounds in _STATISTICS.items()
+        for when in ("", "last_")
+    },
     **{(profile, "lr"): _EXACT for profile in PROFILES},
     **{("strict", quantity): _calibrated(row) for quantity, row in _STRICT.items()},
     **{("f64", quantity): _calibrated(row) for quantity, row in _F64.items()},

@@ -3,6 +3,7 @@
 Must not: decide or measure anything; all of it stands in the `Result`.
 """
 
+import io
 import sys
 
 from rich import box
@@ -19,7 +20,17 @@ _PLAIN_WIDTH = 200
 
 def show(result: Result) -> None:
     """Prints a result."""
-    console = _console()
+    _print(result, _console())
+
+
+def text(result: Result) -> str:
+    """What `show` prints off a terminal."""
+    lines = io.StringIO()
+    _print(result, Console(file=lines, highlight=False, width=_PLAIN_WIDTH, markup=False))
+    return lines.getvalue()
+
+
+def _print(result: Result, console: Console) -> None:
     console.print(verdict_line(result), style=_STYLES.get(result.verdict or "", "bold"), soft_wrap=True)
     table = _table(result)
     if table.row_count:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("spec", "torch_impl", "jax_impl", "parity", "tests", "benchmarks")
+FOLDERS = ("spec", "torch_impl", "jax_impl", "parity", "tests", "benchmarks", "examples")
 TEXTS = ("README.md", "spec/README.md", "Makefile", "pyproject.toml", ".ci/run", "requirements/ci-py311.txt")
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60

@@ -7,6 +7,7 @@ Counterpart: `jax_impl/models/__init__.py`.
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 from spec.edits import Constants
@@ -25,6 +26,8 @@ class Side:
     loss: Callable[[nn.Module, dict[str, Tensor]], tuple[Tensor, Tensor]]
     """(module, batch) -> (sum of the losses, number of losses), both 0-dim. Calls the module and asks nothing
     else of it, since it may be wrapped."""
+    optimizer: Callable[[list[tuple[str, nn.Parameter]]], torch.optim.Optimizer] | None = None
+    """Named parameters -> an optimizer in the place of AdamW; None for AdamW."""
 
 
 def preset_side(problem: Problem, constants: Constants) -> Side:

@@ -1,0 +1,75 @@
+"""A user's own optax transformation in the place of AdamW, on parameters by name.
+
+    trainer = Trainer(problem, execution, "jit", side=Side(build, loss, lambda: optax.lion(1e-4)))
+
+Everything around it is the step's own: the sums, the division, the clipping, the guard. Its learning rate is
+its own too, so the metric `lr` is NaN. Its state travels in the state of the run, so that an update that is
+refused leaves it as it was; it is a tree of arrays by parameter, so that a launch costs more than with AdamW,
+whose state is flat. Must not: ask a transformation what it is. Counterpart: `torch_impl/own_optimizer.py`.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from jax_impl.memory import Arena, TrainState
+from jax_impl.parallel import REPLICATED
+from spec.errors import RuleError
+
+Make = Callable[[], optax.GradientTransformation]
+Update = Callable[[TrainState, jax.Array], tuple[TrainState, jax.Array]]
+"""(state, clipped gradients, flat) -> (state after the update, learning rate), inside a trace."""
+
+
+def own_update(make: Make, arena: Arena) -> Update:
+    """The update by the transformation that `make` returns; the moments of the arena stay zero.
+
+    Raises:
+      RuleError: it returns something else.
+    """
+    optimizer, layout = _made(make), arena.layout
+
+    def update(state: TrainState, clipped: jax.Array) -> tuple[TrainState, jax.Array]:
+        params = layout.split(state.params)
+        grads = layout.split(clipped.astype(state.params.dtype))
+        updates, after = optimizer.update(grads, state.own, params)
+        new = optax.apply_updates(params, updates)
+        # Transformations compute in float32 here and there; what a step gives back is what it took.
+        after = jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), after, state.own)
+        return replace(state, params=layout.flatten(new), own=after), jnp.full((), jnp.nan)  # type: ignore[arg-type]
+
+    return update
+
+
+def begin(make: Make, arena: Arena) -> None:
+    """Puts the optimizer's first state into the arena, made from the parameters as they are now.
+
+    Raises:
+      RuleError: it holds something that is no array, such as a Python number.
+    """
+    params = {name: np.array(array) for name, array in arena.tensors("param").items()}
+    first = jax.jit(_made(make).init)(params)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(first):
+        if not isinstance(leaf, jax.Array) or jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            raise RuleError(
+                "The state of an optimizer is numbers in arrays.",
+                f"{jax.tree_util.keystr(path)} is {type(leaf).__name__} {getattr(leaf, 'dtype', '')}",
+                "take a transformation without keys or Python objects in its state",
+            )
+    # A copy of its own each: what is given away is given away once.
+    placed = jax.tree.map(lambda leaf: arena.ranks.place(np.array(leaf), REPLICATED), first)
+    arena.train_state = replace(arena.train_state, own=placed)
+
+
+def _made(make: Make) -> optax.GradientTransformation:
+    optimizer = make()
+    if not (callable(getattr(optimizer, "init", None)) and callable(getattr(optimizer, "update", None))):
+        raise RuleError(
+            "optimizer() returns an optax.GradientTransformation.",
+            f"it returned {type(optimizer).__name__}",
+        )
+    return optimizer

@@ -1,0 +1,28 @@
+"""OwnOptimizer: each side of a pair makes its own, from the library that its users know.
+
+What such a run cannot show is said here, once, for whoever reads a result.
+"""
+
+from dataclasses import dataclass
+
+from spec.errors import RuleError
+
+UNCOMPARED = (
+    "own optimizers: learning rates and moments are each side's own and are not compared; parameters are, "
+    "against the distance that they moved"
+)
+NOT_EDITED = "own optimizers: edits of AdamW and of the schedule reach nothing; clip_eps and loss_scale do"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnOptimizer:
+    """In place of AdamW: `optimizer(named_parameters)` of the torch side's file, `optimizer()` of JAX's."""
+
+    max_norm: float | None = None
+    """Gradients are scaled by min(1, max_norm / norm) before the optimizer sees them; None leaves them."""
+
+    def __post_init__(self) -> None:
+        if self.max_norm is not None and not self.max_norm > 0:
+            raise RuleError(
+                "The clipping norm is positive.", f"max_norm {self.max_norm}", "use None for none"
+            )

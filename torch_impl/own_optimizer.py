@@ -1,0 +1,92 @@
+"""A user's own torch optimizer in the place of AdamW, on parameters that are views of the arena.
+
+Everything around it is the step's own: the sums, the division, the clipping, the guard. Where an update is
+refused, the optimizer's state is as it was. It runs eagerly, since what it does is not known. Counterpart:
+`jax_impl/own_optimizer.py`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from spec.errors import RuleError
+from torch_impl.memory import Arena
+
+Make = Callable[[list[tuple[str, nn.Parameter]]], torch.optim.Optimizer]
+"""Named parameters -> the optimizer; torch's own take such pairs as they are."""
+
+
+def own_update(make: Make, guarded: Callable[[Arena, Any], None]) -> Callable[[Arena], None]:
+    """The update of a step by the optimizer that `make` returns, made at the first step.
+
+    Args:
+      guarded: from the sums to the next state by a rule on flat slices, refused where not finite.
+    """
+    made: list[_Own] = []
+
+    def update(arena: Arena) -> None:
+        if not made:
+            made.append(_Own(make, arena))
+        made[0].update(arena, guarded)
+
+    return update
+
+
+class _Own:
+    """The optimizer, and flat memory of its own in which its parameters lie."""
+
+    def __init__(self, make: Make, arena: Arena) -> None:
+        # One part of the flat buffers: which parameters decay is the optimizer's own matter.
+        arena.num_decayed = 0
+        self._flat = arena.master[: arena.num_trainable].clone()
+        slots = [slot for slot in arena.slots if slot.trainable]
+        named = [(slot.row.name, nn.Parameter(slot.view(self._flat))) for slot in slots]
+        self._parameters = list(zip(slots, (parameter for _, parameter in named), strict=True))
+        with torch.enable_grad():
+            self._optimizer = make(named)
+        if not isinstance(self._optimizer, torch.optim.Optimizer):
+            raise RuleError(
+                "optimizer(named_parameters) returns a torch.optim.Optimizer.",
+                f"it returned {type(self._optimizer).__name__}",
+            )
+        held = {id(p) for group in self._optimizer.param_groups for p in group["params"]}
+        missing = [name for name, parameter in named if id(parameter) not in held]
+        if missing:
+            raise RuleError(
+                "The optimizer holds every parameter that is trained.",
+                f"{missing[0]} is in no group ({len(missing)} such)",
+                "freeze it in build() by requires_grad_(False), or give it to the optimizer",
+            )
+
+    def update(self, arena: Arena, guarded: Callable[[Arena, Any], None]) -> None:
+        """One update of the arena."""
+        before = {name: tensor.clone() for name, tensor in self._state().items()}
+        skipped = arena.skipped.clone()
+        guarded(arena, self._rule)
+        refused = arena.skipped > skipped
+        for name, tensor in self._state().items():
+            old = before.get(name)
+            # Made by the very step that was refused, it begins at zero as it would have.
+            kept = torch.zeros_like(tensor) if old is None else old
+            tensor.copy_(torch.where(refused.to(tensor.device), kept, tensor).reshape(tensor.shape))
+
+    def _rule(self, grad: Tensor, state: Any, row: Tensor, lr: Tensor, decayed: bool) -> Any:
+        """The optimizer's step on clipped gradients; the moments of the arena stay zero."""
+        param, m, v = state
+        self._flat.copy_(param)
+        for slot, parameter in self._parameters:
+            parameter.grad = slot.view(grad)
+        with torch.enable_grad():
+            self._optimizer.step()
+        return self._flat, m, v
+
+    def _state(self) -> dict[tuple[int, str], Tensor]:
+        """What the optimizer keeps between steps."""
+        return {
+            (k, name): value
+            for k, state in enumerate(self._optimizer.state.values())
+            for name, value in state.items()
+            if isinstance(value, Tensor)
+        }
