@@ -38,7 +38,7 @@ def do(job: Job, ranks: Ranks) -> None:
       RuleError: the job cannot be done as asked.
     """
     protocol.refuse_what_is_not_done(job)
-    if job.purpose == "describe":
+    if job.purpose == "describe" and job.spec.pair is not None:
         describe(job, ranks)
         return
     if "torch._dynamo" in sys.modules:
