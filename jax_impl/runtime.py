@@ -53,7 +53,7 @@ def configure(problem: Problem, execution: Execution) -> None:
         os.environ.setdefault("NPROC", os.environ["OMP_NUM_THREADS"])
     process.use_cache()
     if execution.device == "cuda":
-        process.take_memory()
+        process.take_memory(execution.world_size if execution.jax_one_process else 1)
         if execution.world_size == 1:
             process.use_one_gpu()
     if _setting("jax_platforms") != execution.device:

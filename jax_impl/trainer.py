@@ -57,7 +57,7 @@ class Metrics:
     skipped: int
     """Updates refused so far."""
     tokens: int
-    """Losses counted in this rank's rows."""
+    """Losses counted in this process's rows."""
 
 
 class Trainer:
@@ -215,8 +215,10 @@ class Trainer:
         assert kept, f"metrics of step {number} after step {self.num_steps - 1}"
         first, rows = kept[-1]
         with watch.waiting():
-            row = np.asarray(rows.addressable_data(0)).reshape(-1, len(METRICS))[number - first]
-        values = dict(zip(METRICS, row.tolist(), strict=True))
+            shares = [np.asarray(shard.data).reshape(-1, len(METRICS)) for shard in rows.addressable_shards]
+        values = dict(zip(METRICS, shares[0][number - first].tolist(), strict=True))
+        # A process that holds several ranks tells of the rows of all.
+        values["tokens"] = sum(share[number - first, METRICS.index("tokens")] for share in shares)
         return Metrics(
             step=number,
             loss=values["loss"],
