@@ -37,6 +37,8 @@ def configure(problem: Problem, execution: Execution) -> None:
       RuleError: the process has worked in another width (arrays of both cannot live side by side), or
         XLA_FLAGS holds what the installed jaxlib refuses.
     """
+    if execution.device == "cuda" and execution.world_size > 1:
+        process.arm_nccl(execution.stall_s)
     flags.check()
     x64 = problem.profile.master == "float64"
     if _setting("jax_enable_x64") != x64:

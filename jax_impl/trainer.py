@@ -107,7 +107,8 @@ class Trainer:
         else:
             module = arranged(self.side.build(), jit_options(mode))
             self.state = arena = Arena(module, table, problem.profile, self.ranks)
-            self.stage = packed = PackedStage(self.ranks)
+            vocab = None if side else getattr(problem.sizes, "vocab", None)
+            self.stage = packed = PackedStage(self.ranks, vocab)
             step = make_step(self.side, problem, chosen, arena)
             self._step = lambda state, batch: step(state, packed.packing.unpack(batch))
         if side is None:

@@ -4,6 +4,7 @@ Memory of the GPU, so that whoever else works there keeps theirs; the folder of 
 Must not: touch a device.
 """
 
+import math
 import os
 import re
 import subprocess
@@ -48,6 +49,17 @@ def take_memory(gpus: int = 1) -> None:
     share = memory_fraction(free_bytes, total_bytes)
     os.environ[_FRACTION] = f"{share:.3f}"
     _memory.update(chosen=share, free_bytes=free_bytes, total_bytes=total_bytes, reason=None)
+
+
+def arm_nccl(limit_s: float) -> None:
+    """NCCL's own watchdog, which XLA leaves off: a collective that takes longer ends the process.
+
+    Twice the limit after which a rank that waits says whom it waits for (`xla/watch.py`): that tells more. To
+    be called before XLA reads its flags.
+    """
+    name, given = "--xla_gpu_nccl_termination_timeout_seconds", os.environ.get("XLA_FLAGS", "")
+    if name not in given:
+        os.environ["XLA_FLAGS"] = f"{given} {name}={math.ceil(2 * limit_s)}".strip()
 
 
 def use_one_gpu() -> None:
