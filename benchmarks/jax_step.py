@@ -3,6 +3,7 @@
     python -m benchmarks.jax_step --preset micro --out jax_step_micro.jsonl
     python -m benchmarks.jax_step --preset micro --devices 2 --variants shipped,collectives,all
     python -m benchmarks.jax_step --preset micro --variants dump,trace,vlog
+    parity bench micro --backend jax --devices 2 --mode jax=jit:concurrent --windows 10 --steps-per-window 60
 
 One line a variant goes to `--out` (an existing file is added to): raw samples, conditions, losses, and what
 stands in the program. The variants `dump` and `vlog` also leave zip files beside it: XLA's dumps of the step,

@@ -15,7 +15,7 @@ from spec.run import Problem
 
 
 class Feed:
-    """Rows of one rank.
+    """Rows of one rank, or of all where one process holds them.
 
     Args:
       source: where rows come from.
@@ -24,7 +24,7 @@ class Feed:
 
     def __init__(self, source: RowSource, problem: Problem, ranks: Ranks, cycle: int | None = None) -> None:
         self._source, self._global_batch = source, problem.global_batch
-        self.start, self.stop = rank_rows(problem.global_batch, ranks.rank, ranks.world_size)
+        self.start, self.stop = rank_rows(problem.global_batch, ranks.rank, ranks.processes)
         self._prepared = None if cycle is None else [self._make(step) for step in range(cycle)]
 
     def rows(self, step: int) -> Batch:
@@ -79,7 +79,7 @@ class Stage:
 
     def put(self, arrays: Batch, where: PartitionSpec) -> DeviceBatch:
         """This rank's arrays as its share of global ones; the copies are queued."""
-        if self._ranks.world_size == 1:
+        if self._ranks.processes == 1:
             # One call for all arrays takes two thirds of the time of one call each.
             return jax.device_put(arrays, self._ranks.sharding(where))
         return {name: self._ranks.place(array, where) for name, array in arrays.items()}

@@ -14,12 +14,17 @@ from spec.workloads.gpt import IGNORE_LABEL
 
 
 def cross_entropy(logits_BTV: jax.Array, labels_BT: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Sum of -log softmax at the labels, and how many labels are not IGNORE_LABEL (int32), both 0-dim."""
+    """Sum of -log softmax at the labels, and how many labels are not IGNORE_LABEL (int32), both 0-dim.
+
+    A label that is neither ignored nor a class makes the sum NaN, and so refuses the update: a program on a
+    device cannot raise, and JAX would read another class without a word.
+    """
     logits_BTV = at_least_float32(logits_BTV)
     counts_BT = labels_BT != IGNORE_LABEL
-    # An index of -1 would read the last class without a word.
-    safe_BT1 = jnp.where(counts_BT, labels_BT, 0)[..., None]
+    is_class_BT = (labels_BT >= 0) & (labels_BT < logits_BTV.shape[-1])
+    safe_BT1 = jnp.where(is_class_BT, labels_BT, 0)[..., None]
     chosen_BT = jnp.take_along_axis(logits_BTV, safe_BT1, axis=-1)[..., 0]
+    chosen_BT = jnp.where(counts_BT & ~is_class_BT, jnp.nan, chosen_BT)
     losses_BT = jax.nn.logsumexp(logits_BTV, axis=-1) - chosen_BT
     return jnp.where(counts_BT, losses_BT, 0).sum(), counts_BT.sum(dtype=jnp.int32)
 

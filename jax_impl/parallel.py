@@ -1,9 +1,10 @@
 """Ranks: which process this is, its device among all, and the one reduction of a step.
 
-One process a device, on one host or several, joined by `jax.distributed`; NCCL between GPUs, gloo between
-CPUs. A step is written for one rank and spread over the mesh with `jax.shard_map`, so that what is local and
-what is summed is said in the step. Left to the partitioner, gradients would be reduced in every micro-batch.
-Must not: know what is reduced. Counterpart: `torch_impl/parallel.py`.
+One process a device, on one host or several, joined by `jax.distributed`, or one process for all devices of
+a host; NCCL between GPUs, gloo between CPUs. A step is written for one rank and spread over the mesh with
+`jax.shard_map`, so that what is local and what is summed is said in the step. Left to the partitioner,
+gradients would be reduced in every micro-batch. Must not: know what is reduced. Counterpart:
+`torch_impl/parallel.py`.
 """
 
 import os
@@ -82,8 +83,13 @@ class Ranks:
         return jax.shard_map(step, mesh=self.mesh, in_specs=inputs, out_specs=outputs)
 
     @property
+    def processes(self) -> int:
+        """Processes of the run: one a rank, or one for all."""
+        return self.world_size // len(self.mesh.local_devices)
+
+    @property
     def device(self) -> jax.Device:
-        """This process's device."""
+        """This process's device, the first of several."""
         return self.mesh.local_devices[0]
 
     def sharding(self, where: PartitionSpec) -> NamedSharding:
@@ -96,7 +102,7 @@ class Ranks:
 
     def broadcast(self, tree: Tree) -> Tree:
         """Rank 0's values of a tree of host arrays, on every rank."""
-        if self.world_size == 1:
+        if self.processes == 1:
             return tree
         with compilations.apart(), watch.waiting():
             return multihost_utils.broadcast_one_to_all(tree)
@@ -107,7 +113,7 @@ class Ranks:
 
     def barrier(self) -> None:
         """Waits until every rank is here."""
-        if self.world_size > 1:
+        if self.processes > 1:
             with compilations.apart(), watch.waiting():
                 multihost_utils.sync_global_devices("barrier")
 
@@ -123,6 +129,7 @@ class Ranks:
 
     def close(self) -> None:
         """Leaves the group of processes once all are done; to be called where they ended well."""
+        watch.stop()
         if jax.distributed.is_initialized():
             jax.distributed.shutdown()
 
@@ -147,14 +154,15 @@ def join(execution: Execution) -> Ranks:
     Raises:
       RuleError: as many processes were not started, or a process has not one device of its own.
     """
-    world_size, rank, device_ids = _environment()
-    if world_size != execution.world_size:
+    processes, rank, device_ids = _environment()
+    world_size = execution.world_size
+    if processes != (1 if execution.jax_one_process else world_size):
         raise RuleError(
-            "As many processes run as the run has devices.",
-            f"{world_size} started, {execution.world_size} asked for",
+            "As many processes run as the run has devices, or one for all where that is asked for.",
+            f"{processes} started, {world_size} devices asked for",
             "set JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID, one process a device",
         )
-    if world_size > 1 and not jax.distributed.is_initialized():
+    if processes > 1 and not jax.distributed.is_initialized():
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
         address = os.environ["JAX_COORDINATOR_ADDRESS"]
         jax.distributed.initialize(
@@ -165,7 +173,7 @@ def join(execution: Execution) -> Ranks:
             heartbeat_timeout_seconds=_HEARTBEAT_TIMEOUT_S,
         )
         watch.start(distributed.global_state.client, rank, world_size, execution.stall_s)
-    mesh = _mesh(execution.device, world_size)
+    mesh = _mesh(execution.device, world_size, processes)
     return Ranks(rank, world_size, device_ids[0] if device_ids else 0, mesh)
 
 
@@ -193,8 +201,8 @@ def _environment() -> tuple[int, int, list[int] | None]:
     return world_size, rank, device_ids
 
 
-def _mesh(kind: str, world_size: int) -> Mesh:
-    """One device of each rank; a process that is alone takes its first."""
+def _mesh(kind: str, world_size: int, processes: int) -> Mesh:
+    """One device of each rank; a process that is alone takes its first ones."""
     try:
         devices = sorted(jax.devices(), key=lambda device: device.process_index)
     except (RuntimeError, AssertionError) as error:
@@ -210,9 +218,15 @@ def _mesh(kind: str, world_size: int) -> Mesh:
             f"{kind} asked for, {devices[0].platform} in use",
             "call runtime.configure before any array is made",
         )
-    if world_size == 1:
-        devices = devices[:1]
-    if [device.process_index for device in devices] != list(range(world_size)):
+    if processes == 1:
+        devices = devices[:world_size]
+        if len(devices) < world_size:
+            raise RuleError(
+                "A process that holds all devices of the run sees them.",
+                f"{len(devices)} of {world_size}",
+                "on a CPU: --xla_force_host_platform_device_count in XLA_FLAGS",
+            )
+    elif [device.process_index for device in devices] != list(range(world_size)):
         raise RuleError(
             "Every process has one device of its own.",
             f"{world_size} processes with {len(devices)} devices",

@@ -37,6 +37,8 @@ def configure(problem: Problem, execution: Execution) -> None:
       RuleError: the process has worked in another width (arrays of both cannot live side by side), or
         XLA_FLAGS holds what the installed jaxlib refuses.
     """
+    if execution.device == "cuda" and execution.world_size > 1:
+        process.arm_nccl(execution.stall_s)
     flags.check()
     x64 = problem.profile.master == "float64"
     if _setting("jax_enable_x64") != x64:
@@ -53,7 +55,7 @@ def configure(problem: Problem, execution: Execution) -> None:
         os.environ.setdefault("NPROC", os.environ["OMP_NUM_THREADS"])
     process.use_cache()
     if execution.device == "cuda":
-        process.take_memory()
+        process.take_memory(execution.world_size if execution.jax_one_process else 1)
         if execution.world_size == 1:
             process.use_one_gpu()
     if _setting("jax_platforms") != execution.device:

@@ -57,7 +57,7 @@ class Metrics:
     skipped: int
     """Updates refused so far."""
     tokens: int
-    """Losses counted in this rank's rows."""
+    """Losses counted in this process's rows."""
 
 
 class Trainer:
@@ -109,7 +109,8 @@ class Trainer:
             module = arranged(self.side.build(), jit_options(mode))
             self.state = arena = Arena(module, own_table, problem.profile, self.ranks)
             arena.links = self.side.links
-            self.stage = packed = PackedStage(self.ranks)
+            vocab = None if side else getattr(problem.sizes, "vocab", None)
+            self.stage = packed = PackedStage(self.ranks, vocab)
             step = make_step(self.side, problem, chosen, arena)
             self._step = lambda state, batch: step(state, packed.packing.unpack(batch))
         if side is None:
@@ -217,8 +218,10 @@ class Trainer:
         assert kept, f"metrics of step {number} after step {self.num_steps - 1}"
         first, rows = kept[-1]
         with watch.waiting():
-            row = np.asarray(rows.addressable_data(0)).reshape(-1, len(METRICS))[number - first]
-        values = dict(zip(METRICS, row.tolist(), strict=True))
+            shares = [np.asarray(shard.data).reshape(-1, len(METRICS)) for shard in rows.addressable_shards]
+        values = dict(zip(METRICS, shares[0][number - first].tolist(), strict=True))
+        # A process that holds several ranks tells of the rows of all.
+        values["tokens"] = sum(share[number - first, METRICS.index("tokens")] for share in shares)
         return Metrics(
             step=number,
             loss=values["loss"],

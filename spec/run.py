@@ -146,6 +146,8 @@ class Execution:
     """Processes, one a device, over all hosts."""
     torch_mode: str = "eager"
     jax_mode: str = "jit"
+    jax_one_process: bool = False
+    """One process of JAX holds all devices of the run, on one host. By default each has a process."""
     stall_s: float = 540.0
     """How long the JAX side's ranks wait for one that stands still, before they name it and end."""
 

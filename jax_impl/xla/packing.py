@@ -12,6 +12,7 @@ import numpy as np
 from jax_impl.feed import Stage
 from jax_impl.parallel import BY_RANK, Ranks
 from spec.data.batches import Batch
+from spec.data.folder import check_vocabulary
 
 _Field = tuple[str, tuple[int, ...]]
 """Name of a field, and its shape without the rows."""
@@ -46,17 +47,27 @@ class Packing:
 
 
 class PackedStage(Stage):
-    """Puts rows on the device in one copy a dtype."""
+    """Puts rows on the device in one copy a dtype.
 
-    def __init__(self, ranks: Ranks) -> None:
+    Args:
+      vocab: of the model, where its rows are tokens.
+    """
+
+    def __init__(self, ranks: Ranks, vocab: int | None) -> None:
         super().__init__(ranks)
-        self.packing = Packing()
+        self.packing, self._vocab = Packing(), vocab
+
+    def check(self, rows: Batch) -> None:
+        """As for unpacked rows, and every token lies in the vocabulary, if one is given."""
+        super().check(rows)
+        if self._vocab is not None:
+            check_vocabulary(rows, self._vocab)
 
     def __call__(self, rows: Batch) -> dict[str, jax.Array]:
         """The packed rows on the device.
 
         Raises:
-          RuleError: names, shapes or dtypes differ from those of the first call.
+          RuleError: names, shapes or dtypes differ from those of the first call, or a token is out of range.
         """
         self.check(rows)
         return self.put(self.packing.pack(rows), BY_RANK)

@@ -4,6 +4,7 @@ Memory of the GPU, so that whoever else works there keeps theirs; the folder of 
 Must not: touch a device.
 """
 
+import math
 import os
 import re
 import subprocess
@@ -23,8 +24,8 @@ _MIB = 1024**2
 _memory: dict[str, Any] = {"chosen": None, "reason": "no GPU"}
 
 
-def take_memory() -> None:
-    """Sets how much of its GPU this process takes: of what is free now, all but a reserve.
+def take_memory(gpus: int = 1) -> None:
+    """Sets how much of its GPUs this process takes: of what is free now, all but a reserve.
 
     The reserve is for CUDA contexts, NCCL and whatever others may still ask for. To be called before the
     first array; later calls change nothing. The GPU is the one that JAX_LOCAL_DEVICE_IDS and
@@ -39,14 +40,26 @@ def take_memory() -> None:
     if own:
         _memory.update(chosen=None, reason=f"the user's: {own}")
         return
-    found = _free_and_total_mib(_gpu())
-    if found is None:
+    found = [_free_and_total_mib(_gpu(number)) for number in range(gpus)]
+    known = [pair for pair in found if pair is not None]
+    if len(known) < gpus:
         _memory.update(chosen=None, reason="nvidia-smi does not answer; JAX takes its own share")
         return
-    free_bytes, total_bytes = (mib * _MIB for mib in found)
+    free_bytes, total_bytes = (mib * _MIB for mib in min(known, key=lambda pair: pair[0] / pair[1]))
     share = memory_fraction(free_bytes, total_bytes)
     os.environ[_FRACTION] = f"{share:.3f}"
     _memory.update(chosen=share, free_bytes=free_bytes, total_bytes=total_bytes, reason=None)
+
+
+def arm_nccl(limit_s: float) -> None:
+    """NCCL's own watchdog, which XLA leaves off: a collective that takes longer ends the process.
+
+    Twice the limit after which a rank that waits says whom it waits for (`xla/watch.py`): that tells more. To
+    be called before XLA reads its flags.
+    """
+    name, given = "--xla_gpu_nccl_termination_timeout_seconds", os.environ.get("XLA_FLAGS", "")
+    if name not in given:
+        os.environ["XLA_FLAGS"] = f"{given} {name}={math.ceil(2 * limit_s)}".strip()
 
 
 def use_one_gpu() -> None:
@@ -76,9 +89,9 @@ def memory_fraction(free_bytes: int, total_bytes: int) -> float:
     return share
 
 
-def _gpu() -> str:
-    """The number or UUID of this process's GPU as the driver knows it."""
-    local = int((os.environ.get("JAX_LOCAL_DEVICE_IDS") or "0").split(",")[0])
+def _gpu(number: int) -> str:
+    """The number or UUID of this process's GPU as the driver knows it, of several the one of that number."""
+    local = int((os.environ.get("JAX_LOCAL_DEVICE_IDS") or "0").split(",")[0]) + number
     visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
     return visible[local] if local < len(visible) else str(local)
 

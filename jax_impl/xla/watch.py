@@ -7,6 +7,7 @@ is killed is noticed by its own missing heartbeats, see `parallel.join`. Must no
 process that does not wait.
 """
 
+import atexit
 import contextlib
 import os
 import sys
@@ -40,7 +41,14 @@ class Watch:
         """Told what was found, before the process ends."""
         self._since: float | None = None
         self._told = -1
-        threading.Thread(target=self._run, name="watch", daemon=True).start()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the watch; to be called before the process leaves its group, for whose client this asks."""
+        self._ended.set()
+        self._thread.join()
 
     @contextlib.contextmanager
     def waiting(self) -> Generator[None]:
@@ -58,8 +66,7 @@ class Watch:
             self._since = outer
 
     def _run(self) -> None:
-        while True:
-            time.sleep(self._period_s)
+        while not self._ended.wait(self._period_s):
             if self.steps != self._told:
                 self._told = self.steps
                 self._client.key_value_set(f"{_KEY}/{self._rank}", str(self._told), allow_overwrite=True)
@@ -99,6 +106,16 @@ def start(client: Any, rank: int, world_size: int, limit_s: float) -> None:
     """Starts the watch of this process."""
     global _current
     _current = Watch(client, rank, world_size, limit_s)
+    # A thread inside the client, while Python ends, would end the process by a signal.
+    atexit.register(stop)
+
+
+def stop() -> None:
+    """Ends the watch of this process, if there is one."""
+    global _current
+    if _current is not None:
+        _current.stop()
+        _current = None
 
 
 def current() -> Watch | None:

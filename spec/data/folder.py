@@ -68,7 +68,8 @@ class FolderSource:
         batch = _read(path)
         self._check_arrays(path, batch, stop)
         rows = {name: array[start:stop] for name, array in batch.items()}
-        self._check_vocabulary(path, rows, start)
+        if self._vocab is not None:
+            check_vocabulary(rows, self._vocab, f"{path}: ", start)
         return rows
 
     def _check_arrays(self, path: Path, batch: Batch, stop: int) -> None:
@@ -87,21 +88,6 @@ class FolderSource:
                 f"{path}: {short} has {num_rows[short]} rows, row {stop - 1} was asked for",
                 "take the global batch that the folder was written with",
             )
-
-    def _check_vocabulary(self, path: Path, rows: Batch, start: int) -> None:
-        if self._vocab is None:
-            return
-        for name, lowest in (("tokens", 0), ("labels", IGNORE_LABEL)):
-            array = rows.get(name, np.empty(0, np.int32))
-            wrong = (array < lowest) | (array >= self._vocab)
-            if wrong.any():
-                at = np.unravel_index(int(wrong.argmax()), array.shape)
-                where = [int(at[0]) + start, *(int(i) for i in at[1:])]
-                raise RuleError(
-                    "Every token is in the vocabulary.",
-                    f"{path}: {name}{where} is {array[at]}, vocabulary {self._vocab}",
-                    "take a larger vocabulary, or batches made for this one",
-                )
 
     def describe(self) -> dict[str, object]:
         """Path, number of steps, and the hash of all files in the order of steps (they are read for it)."""
@@ -133,3 +119,23 @@ def _read(path: Path) -> Batch:
 
 def _spec(batch: Batch) -> BatchSpec:
     return {name: (array.shape, array.dtype) for name, array in batch.items()}
+
+
+def check_vocabulary(rows: Batch, vocab: int, source: str = "", first_row: int = 0) -> None:
+    """Makes sure that `tokens` and `labels`, where there are such, lie in [0, vocab); a label may be ignored.
+
+    Raises:
+      RuleError: the first that does not is named, its row counted from `first_row`. One framework would end
+        the process at it, the other read another class without a word.
+    """
+    for name, lowest in (("tokens", 0), ("labels", IGNORE_LABEL)):
+        array = rows.get(name, np.empty(0, np.int32))
+        wrong = (array < lowest) | (array >= vocab)
+        if wrong.any():
+            at = np.unravel_index(int(wrong.argmax()), array.shape)
+            where = [int(at[0]) + first_row, *(int(i) for i in at[1:])]
+            raise RuleError(
+                "Every token is in the vocabulary.",
+                f"{source}{name}{where} is {array[at]}, vocabulary {vocab}",
+                "take a larger vocabulary, or batches made for this one",
+            )

@@ -7,6 +7,7 @@ float32 to some roundings.
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ from tests.jax_impl.small import (
     make_trainer,
     mlp_problem,
     relative_difference,
+    run_spec,
     train,
     without_key_bias,
 )
@@ -193,3 +195,38 @@ def test_alone_it_needs_no_variables(tmp_path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert manifest_of(tmp_path / "run")["facts"]["world_size"] == 1
+
+
+def test_one_process_with_two_devices_is_two_processes_to_the_bit(tmp_path) -> None:
+    """The sum of two addends has one order; nothing else is shared out otherwise."""
+    asked = {}
+    for name, one_process in (("two", False), ("one", True)):
+        spec = run_spec(gpt_problem(micro_batches=2), 2)
+        spec = replace(spec, execution=replace(spec.execution, jax_one_process=one_process))
+        asked[name] = job(tmp_path / name, spec=spec, observe=("grad@0", "param@last"))
+    work([asked["two"]])
+    environ = os.environ | {
+        "XLA_FLAGS": f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=2"
+    }
+    command = [sys.executable, "-m", "jax_impl", "work", str(asked["one"].write())]
+    done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=150)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert losses_of(tmp_path / "one") == losses_of(tmp_path / "two")
+    assert (tmp_path / "one" / "digest.rank0.json").read_text() == (
+        tmp_path / "two" / "digest.rank0.json"
+    ).read_text()
+    for step, line in enumerate(steps_of(tmp_path / "one")):
+        halves = [steps_of(tmp_path / "two", rank)[step] for rank in (0, 1)]
+        assert line["tokens"] == sum(half["tokens"] for half in halves)
+        assert line["batch_digest"] == add_digests([half["batch_digest"] for half in halves])
+    capture = manifest_of(tmp_path / "one")["capture"]
+    assert capture["elements_reduced"] == manifest_of(tmp_path / "one")["facts"]["num_params"] + 2
+
+
+def test_a_process_for_more_devices_than_there_are_is_refused(tmp_path) -> None:
+    spec = run_spec(mlp_problem(), 2)
+    spec = replace(spec, execution=replace(spec.execution, jax_one_process=True))
+    asked = job(tmp_path / "run", spec=spec)
+    command = [sys.executable, "-m", "jax_impl", "work", str(asked.write())]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 2 and "1 of 2" in done.stderr, done.stderr

@@ -6,11 +6,13 @@ from jax.sharding import Mesh
 
 from jax_impl import parallel
 from jax_impl.feed import Feed, Stage
+from jax_impl.loss import cross_entropy
 from jax_impl.parallel import Ranks
 from spec.data.batches import add_digests, batch_digest, open_source
 from spec.errors import RuleError
 from spec.run import Execution
-from tests.jax_impl.small import gpt_problem
+from spec.workloads.gpt import IGNORE_LABEL
+from tests.jax_impl.small import GPT, gpt_problem, make_trainer
 
 
 def ranks_of(world_size: int) -> list[Ranks]:
@@ -62,3 +64,24 @@ def test_another_shape_is_refused(other) -> None:
     stage({"x": np.zeros((4, 2), np.float32)})
     with pytest.raises(RuleError, match="of the first"):
         stage(other)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("tokens", GPT.vocab), ("tokens", -1), ("labels", GPT.vocab), ("labels", -2)]
+)
+def test_a_token_out_of_range_is_named_before_it_is_staged(name, value) -> None:
+    trainer = make_trainer(gpt_problem())
+    rows = {key: array.copy() for key, array in trainer.feed.rows(0).items()}
+    rows[name][2, 3] = value
+    with pytest.raises(RuleError, match="in the vocabulary") as caught:
+        trainer.step(rows)
+    assert caught.value.numbers == f"{name}[2, 3] is {value}, vocabulary {GPT.vocab}"
+
+
+@pytest.mark.parametrize("label", [GPT.vocab, -2, -100])
+def test_a_label_that_is_no_class_makes_the_loss_nan_and_not_another_class(label) -> None:
+    logits_BTV = np.random.default_rng(0).standard_normal((1, 3, GPT.vocab)).astype(np.float32)
+    good, count = cross_entropy(logits_BTV, np.array([[1, IGNORE_LABEL, 2]], np.int32))
+    assert np.isfinite(good) and count == 2
+    bad, _ = cross_entropy(logits_BTV, np.array([[1, IGNORE_LABEL, label]], np.int32))
+    assert np.isnan(bad)

@@ -7,6 +7,7 @@ from jax_impl.xla import program
 from jax_impl.xla.buffers import buffer_options
 from jax_impl.xla.ledger import NOT_WRITTEN, Thunk, ledger, read_ledger, read_thunks
 from spec.jit import jit_options
+from tests.jax_impl.processes import ROOT
 from tests.jax_impl.small import make_trainer, mlp_problem, train
 
 # The first lines of one of this project's steps, by jaxlib 0.11.2, columns shortened.
@@ -39,6 +40,12 @@ def test_a_step_in_one_buffer_has_nothing_outside() -> None:
     found = ledger(WRITTEN, USUAL, 5)
     assert (found["command_buffers"], found["thunks_in"], found["thunks_out"]) == (1, 5, 0)
     assert (found["kernels_in"], found["launches"], found["breaks"]) == (4, 1, {})
+
+
+def test_a_whole_step_that_xla_wrote_is_one_buffer() -> None:
+    found = ledger((ROOT / "benchmarks/results/jax_step/a_thunks.txt").read_text(), USUAL, 5)
+    assert (found["command_buffers"], found["thunks_in"], found["thunks_out"]) == (1, 378, 0)
+    assert (found["kernels_in"], found["launches"], found["breaks"]) == (360, 1, {})
 
 
 def test_every_break_has_its_reason() -> None:

@@ -70,6 +70,15 @@ def test_a_process_alone_leaves_the_other_gpus(monkeypatch) -> None:
         jax.config.update("jax_cuda_visible_devices", before)
 
 
+def test_nccls_watchdog_is_armed_unless_the_user_did(monkeypatch) -> None:
+    monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_autotune_level=3")
+    process.arm_nccl(5.5)
+    armed = "--xla_gpu_autotune_level=3 --xla_gpu_nccl_termination_timeout_seconds=11"
+    assert os.environ["XLA_FLAGS"] == armed
+    process.arm_nccl(90)
+    assert os.environ["XLA_FLAGS"] == armed
+
+
 def test_a_second_nccl_is_refused_by_name(tmp_path) -> None:
     library = next(Path(sysconfig.get_paths()["stdlib"]).glob("lib-dynload/*.so"))
     for folder in ("one", "two"):
