@@ -128,7 +128,7 @@ def test_a_process_stays_on_its_platform() -> None:
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
-        ({}, "1 started, 2 asked for"),
+        ({}, "1 started, 2 devices asked for"),
         ({"JAX_NUM_PROCESSES": "2"}, "no JAX_COORDINATOR_ADDRESS"),
         ({"JAX_NUM_PROCESSES": "two"}, "'two'"),
         ({"JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": "2"}, "JAX_PROCESS_ID 2, JAX_NUM_PROCESSES 2"),

@@ -211,7 +211,7 @@ def test_no_clipping_travels_through_a_job(tmp_path) -> None:
 
 
 BAD = {
-    "processes": "1 started, 2 asked for",
+    "processes": "1 started, 2 devices asked for",
     "no states": "no stepNNNNNN.safetensors",
     "wrong state": "is missing",
     "no counter": "no meta/applied",
