@@ -14,7 +14,8 @@ from spec.errors import RuleError
 from spec.params import ParamSpec
 from spec.precision import Profile, find_profile
 from spec.schedule import Schedule
-from spec.workloads import WORKLOADS, Sizes, gpt, mlp, parameter_table
+from spec.workloads import WORKLOADS, Sizes, parameter_table
+from spec.workloads.pair import PairFiles
 
 TORCH_MODES = ("eager", "inductor", "graph", "graph+inductor")
 JAX_MODES = ("jit", "nojit")
@@ -77,7 +78,7 @@ class Problem:
     """What is computed, independent of framework, processes and mode."""
 
     workload: str
-    sizes: gpt.GptSizes | mlp.MlpSizes
+    sizes: Sizes
     optimizer: AdamW
     schedule: Schedule
     data: DataSpec
@@ -103,6 +104,10 @@ class Problem:
         for name in ("global_batch", "micro_batches", "steps"):
             if getattr(self, name) < 1:
                 raise RuleError(f"{name} is at least 1.", f"{name} = {getattr(self, name)}")
+        if self.workload == "pair" and self.data.kind != "folder":
+            raise RuleError(
+                "A pair trains on its own batches.", f"data {self.data.kind}", "write them in batches(step)"
+            )
         if self.workload == "mlp" and self.data.kind not in ("synthetic", "folder"):
             raise RuleError(
                 "The mlp workload takes synthetic rows or a folder of batches.", f"data {self.data.kind}"
@@ -157,9 +162,11 @@ class RunSpec:
     """One run: the problem and how to execute it."""
 
     name: str
-    """The preset it came from; a label, not compared."""
+    """The preset or pair it came from; a label, not compared."""
     problem: Problem
     execution: Execution
+    pair: PairFiles | None = None
+    """Where a user's own models stand and how they correspond; None for the models of this project."""
 
     def __post_init__(self) -> None:
         problem, world_size = self.problem, self.execution.world_size

@@ -108,6 +108,8 @@ def _mfu(item: TimePass, step_ms: float) -> tuple[float | None, str | None]:
     gpus = item.manifest["environment"].get("gpus") or [{"name": None}]
     profile = spec.problem.profile
     flops = step_flops(spec.problem.sizes, spec.problem.global_batch)
+    if flops is None:
+        return None, "no formula for the operations of a pair's models"
     dtype = "tf32" if profile.matmul == "tf32" else profile.compute
     return measure.mfu(flops / spec.execution.world_size, step_ms, str(gpus[0]["name"]), dtype)
 

@@ -56,6 +56,7 @@ def open_source(problem: "Problem", batches: Path | str | None = None) -> RowSou
                 "Only rows of tokens can be ragged.", "workload mlp, ragged data", "leave ragged out"
             )
         return SyntheticRegression(sizes, seed=seed)
+    assert isinstance(sizes, GptSizes), "a pair's batches lie in a folder"
     if data.kind == "synthetic":
         return SyntheticTokens(vocab=sizes.vocab, seq_len=sizes.seq_len, seed=seed, ragged=data.ragged)
     stream = open_text(data.path) if data.kind == "text" else open_shards(str(data.path))

@@ -1,0 +1,87 @@
+"""Imports files that users wrote, and says what is wrong with them in the user's own terms.
+
+An error names the user's file and line and the message, not the frames of this project or of a framework.
+Must not: import a framework.
+"""
+
+import contextlib
+import importlib.util
+import sys
+import traceback
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from types import ModuleType
+
+from spec.errors import RuleError
+
+
+def load(path: Path | str, functions: Sequence[str]) -> ModuleType:
+    """The module in a file; its folder can be imported from.
+
+    Raises:
+      RuleError: there is no such file, it cannot be imported, or it lacks a function.
+    """
+    path = Path(path).absolute()
+    if not path.is_file():
+        raise RuleError(
+            "A pair's files exist.", f"{path}: no such file", "pair.py names them as torch and jax"
+        )
+    name = f"_pair_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))
+    with told(path, "A pair's file can be imported."):
+        spec.loader.exec_module(module)
+    missing = [function for function in functions if not callable(getattr(module, function, None))]
+    if missing:
+        held = [key for key, value in vars(module).items() if callable(value) and key[:1] != "_"]
+        raise RuleError(
+            f"{path.name} has the function{'s' if len(functions) > 1 else ''} {' and '.join(functions)}.",
+            f"{path}: no {missing[0]}(); it has {', '.join(held) or 'none'}",
+            f"write def {missing[0]}(...)",
+        )
+    return module
+
+
+@contextlib.contextmanager
+def told(path: Path | str, rule: str, mend: str = "") -> Generator[None]:
+    """Makes an exception of the user's code a broken rule that names file, line and message.
+
+    Raises:
+      RuleError: in place of any other exception.
+    """
+    try:
+        yield
+    except RuleError as error:
+        if str(Path(path).absolute().parent) in error.numbers:
+            raise
+        numbers = f"{where(error, Path(path))}: {error.numbers}"
+        raise RuleError(error.rule, numbers, error.mend) from None
+    except Exception as error:
+        # Shown for whoever needs the whole of it: a job's log, or nothing where there is none.
+        traceback.print_exc()
+        raise RuleError(rule, f"{where(error, Path(path))}: {_words(error)}", mend) from None
+
+
+def where(error: BaseException, path: Path) -> str:
+    """`FILE:LINE in FUNCTION`: the innermost frame in the user's folder, or the file alone."""
+    folder = path.absolute().parent
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}"
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if folder in Path(frame.filename).parents
+    ]
+    if not frames:
+        return str(path)
+    last = frames[-1]
+    inside = "" if last.name == "<module>" else f" in {last.name}"
+    return f"{last.filename}:{last.lineno}{inside}"
+
+
+def _words(error: BaseException) -> str:
+    text = str(error).strip()
+    lines = text.splitlines() or [""]
+    return f"{type(error).__name__}: {lines[0][:300]}" if lines[0] else type(error).__name__

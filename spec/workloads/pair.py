@@ -1,0 +1,39 @@
+"""A pair of the user's own: the same model and loss in two files, one for each framework.
+
+What is compared is the parameter table, which the models themselves tell; where the files stand, and how the
+tensors of one lie in the other, are no part of the problem. Must not: import a side's file.
+"""
+
+from dataclasses import dataclass
+
+from spec.mapping.links import Link
+from spec.params import ParamSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairSizes:
+    """The parameters as the torch side describes them; those of the side that runs, where one runs alone."""
+
+    parameters: tuple[ParamSpec, ...] = ()
+    """Empty until a side was asked."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairFiles:
+    """What a worker needs of a pair, beside the problem."""
+
+    torch: str
+    """The torch side's file; it has `build()` and `loss(model, batch)`."""
+    jax: str
+    init: str = "torch"
+    """Whose first values both sides take: `torch`, `jax`, or `spec`."""
+    links: tuple[Link, ...] = ()
+    """How the tensors correspond, the user's own entries to begin with; all of them once it is settled."""
+    described: str | None = None
+    """Folder in which the torch side described itself, for the JAX side to be matched with."""
+    initial: str | None = None
+    """File of first values, `param/NAME` and `buffer/NAME`, for all runs."""
+
+    def file(self, side: str) -> str:
+        """The file of one side."""
+        return self.torch if side == "torch" else self.jax
