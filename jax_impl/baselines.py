@@ -23,6 +23,7 @@ from jax_impl.runtime import compiler_options, matmul_precision
 from jax_impl.step import Batch
 from spec.edits import Constants, device_table
 from spec.errors import RuleError
+from spec.mapping.links import jax_table
 from spec.run import Problem
 
 _IN_OPTAX = {"m": "mu", "v": "nu"}
@@ -47,14 +48,16 @@ class Baseline:
 
     def __init__(self, name: str, side: Side, problem: Problem, constants: Constants, ranks: Ranks) -> None:
         assert name == "jit", name
-        arena = Arena(side.build(), problem.parameter_table(), problem.profile, ranks)
+        table = problem.parameter_table()
+        table = jax_table(table, side.links) if side.links else table
+        arena = Arena(side.build(), table, problem.profile, ranks)
         if arena.train_state.buffers:
             raise RuleError(
                 "The jit baseline takes models without buffers.",
                 f"{len(arena.train_state.buffers)} buffers",
                 "take the mode jit",
             )
-        self.ranks, self.rows, self.ties = ranks, arena.rows, arena.ties
+        self.ranks, self.rows, self.ties, self.links = ranks, arena.rows, arena.ties, side.links
         self.module = arena.module
         self._side, self._problem, self._max_norm = side, problem, constants.max_norm
         self._rates = device_table(problem, constants)[:, 0]

@@ -20,6 +20,7 @@ from jax.sharding import PartitionSpec
 from jax_impl.parallel import BY_RANK, REPLICATED, Ranks
 from jax_impl.xla import hlo
 from spec.errors import RuleError
+from spec.mapping.links import Link
 from spec.params import ParamSpec
 from spec.precision import Profile
 
@@ -66,6 +67,10 @@ class Arena:
         self._params, self._buffers = _by_name(params), _by_name(buffers)
         self.rows = parameter_rows(self._params, table)
         """One for each parameter; see `parameter_rows`."""
+        self.links: tuple[Link, ...] = ()
+        """How canonical tensors lie in these; empty where the names are the same."""
+        self.paths = {name: path for name, (path, _) in (self._params | self._buffers).items()}
+        """Where each variable is in the module."""
         self.seen: dict[str, Arrays] = {}
         """Gradients of the last step that was observed, by phase."""
         weights = {row.name: _values(self._params[row.name][1], profile.master) for row in self.rows}
@@ -288,7 +293,11 @@ def parameter_rows(
             decayed=len(shape) >= 2,
             layout="linear" if linear else "vector",
         )
-        rows[name] = known[name] if name in known and known[name].shape == given.shape else given
+        row = known.get(name)
+        if row is not None and row.shape != given.shape:
+            # Laid out otherwise, it is still the table that says whether it decays.
+            row = replace(given, decayed=row.decayed) if row.size == given.size else None
+        rows[name] = row or given
     if not rows:
         raise RuleError("A model has parameters (nnx.Param).", "it has none")
     # The module's own order is that of its attributes' names.

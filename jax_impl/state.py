@@ -1,11 +1,11 @@
 """Between the state of a run and arrays under canonical names: `phase/name`, in the layout of the table.
 
-The table's layout is torch's, and this is the one place that transposes: the matrix of an affine layer is
-(out, in) there and (in, out) in flax; every other array is the same. Must not: touch files. Counterpart:
-`torch_impl/state.py`.
+The table's layout is torch's, and this is the one place that transposes, by the links of the side. Where it
+has none, names are the table's, and the matrix of an affine layer is (out, in) there and (in, out) in flax;
+every other array is the same. Must not: touch files. Counterpart: `torch_impl/state.py`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,6 +14,7 @@ from flax import nnx
 from jax_impl.memory import Arrays
 from jax_impl.parallel import Ranks
 from spec.errors import RuleError
+from spec.mapping.links import Link, table_links, to_jax, to_torch
 from spec.params import ParamSpec
 from spec.weights import Tensors
 
@@ -29,6 +30,8 @@ class State(Protocol):
     ranks: Ranks
     rows: tuple[ParamSpec, ...]
     ties: list[list[str]]
+    links: tuple[Link, ...]
+    """How canonical tensors lie in these arrays; empty where the names are the same."""
     train_state: Any
     """The tree of arrays that a step takes and gives back."""
     seen: dict[str, Arrays]
@@ -80,41 +83,59 @@ def load(state: State, tensors: Tensors) -> None:
 
 def _load_phase(state: State, phase: str, given: Tensors) -> None:
     """Writes one phase whole."""
-    held, turned = state.tensors(phase), _turned(state)
-    misfits = sorted(held.keys() ^ given.keys())
+    held = state.tensors(phase)
+    links = _links(state, phase, held)
+    shapes = {link.torch: link.torch_shape for link in links}
+    if state.links and phase == "buffer":
+        # The other side's constants are no state of this one.
+        given = {name: array for name, array in given.items() if name in shapes}
+    misfits = sorted(shapes.keys() ^ given.keys())
     if misfits:
         name = misfits[0]
         raise RuleError(
             "A state has the tensors of the model, no more and no fewer.",
-            f"{phase}/{name} is {'missing' if name in held else 'not in the model'} ({len(misfits)} such)",
+            f"{phase}/{name} is {'missing' if name in shapes else 'not in the model'} ({len(misfits)} such)",
             "was it written for another model?",
         )
-    arrays = {}
-    for name, array in held.items():
-        shape = array.shape[::-1] if name in turned else array.shape
+    for name, shape in shapes.items():
         if given[name].shape != shape:
             raise RuleError(
                 "A tensor of a state has the shape of the model's.",
                 f"{phase}/{name} is {given[name].shape}, in the model {shape}",
                 "was it written for other sizes?",
             )
-        # A copy always: the step writes over the memory of its state, which must not be the caller's.
-        values = given[name].T if name in turned else given[name]
-        arrays[name] = np.array(values, array.dtype, order="C")
-    state.write(phase, arrays)
+    # Copies: the step writes over the memory of its state, which must not be the caller's.
+    linked = {link.jax for link in links}
+    like = {name: np.asarray(array) for name, array in held.items() if name in linked}
+    moved = to_jax(links, given, like)
+    state.write(phase, {name: moved[name] if name in moved else np.array(held[name]) for name in held})
 
 
 def export(state: State, phases: Iterable[str]) -> Tensors:
     """Copies of the named phases as arrays on the host, keys `phase/name`; waits for the device."""
-    turned = _turned(state)
     tensors = {}
     for phase in phases:
-        for name, array in state.tensors(phase).items():
-            values = np.array(array)
-            tensors[f"{phase}/{name}"] = np.ascontiguousarray(values.T) if name in turned else values
+        held = {name: np.asarray(array) for name, array in state.tensors(phase).items()}
+        found = to_torch(_links(state, phase, held), held)
+        tensors |= {f"{phase}/{name}": array for name, array in found.items()}
     return tensors
 
 
-def _turned(state: State) -> set[str]:
-    """Names of the arrays that lie transposed here."""
-    return {row.name for row in state.rows if row.layout == "linear"}
+def describe(state: State) -> list[dict[str, Any]]:
+    """What each parameter is, under canonical names: name, shape, dtype, decayed, trainable."""
+    rows = {row["name"]: row for row in state.describe()}
+    found = {
+        link.torch: rows[link.jax] | {"name": link.torch, "shape": list(link.torch_shape)}
+        for link in _links(state, "param", rows)
+    }
+    return list(found.values())
+
+
+def _links(state: State, phase: str, held: Mapping[str, Any]) -> tuple[Link, ...]:
+    """The links of what is held of a phase."""
+    if state.links:
+        return tuple(link for link in state.links if link.jax in held)
+    if phase == "buffer":
+        shapes = {name: tuple(array.shape) for name, array in held.items()}
+        return tuple(Link(torch=n, jax=n, torch_shape=s, jax_shape=s) for n, s in shapes.items())
+    return table_links(state.rows)

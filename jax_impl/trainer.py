@@ -31,6 +31,7 @@ from spec import codec
 from spec.data.batches import Batch, RowSource, open_source
 from spec.edits import Edit, constants
 from spec.errors import RuleError
+from spec.mapping.links import jax_table
 from spec.run import Execution, Problem
 from spec.weights import Tensors, init_parameters
 
@@ -91,7 +92,9 @@ class Trainer:
             self.compiled = uncompiled(baseline.step, mode, "a baseline compiles inside its first steps")
             self._observed = baseline.observed
         else:
-            self.state = arena = Arena(self.side.build(), table, problem.profile, self.ranks)
+            own_table = jax_table(table, self.side.links) if self.side.links else table
+            self.state = arena = Arena(self.side.build(), own_table, problem.profile, self.ranks)
+            arena.links = self.side.links
             self._step = make_step(self.side, problem, chosen, arena)
         if side is None:
             initial = init_parameters(table, problem.seed_weights)
@@ -168,7 +171,7 @@ class Trainer:
 
     def facts(self) -> dict[str, Any]:
         """What this trainer really holds, for the manifest."""
-        parameters = self.state.describe()
+        parameters = state.describe(self.state)
         return {
             "parameters": parameters,
             "ties": self.state.ties,

@@ -11,7 +11,9 @@ from typing import Self
 import numpy as np
 
 from jax_impl import runtime
+from jax_impl.describe import describe
 from jax_impl.feed import Feed
+from jax_impl.models.pair import load_side
 from jax_impl.observe import INIT, Observer
 from jax_impl.parallel import Ranks
 from jax_impl.trainer import Trainer
@@ -19,7 +21,7 @@ from spec import protocol, record
 from spec.data.batches import Batch, open_source
 from spec.environment import describe_environment
 from spec.job import Job
-from spec.weights import Tensors, state_digest, tensor_sha256
+from spec.weights import Tensors, load_tensors, state_digest, tensor_sha256
 
 PREPARED_BATCHES = 4
 """Batches that a `time` job repeats."""
@@ -32,9 +34,15 @@ def do(job: Job, ranks: Ranks) -> None:
       RuleError: the job cannot be done as asked.
     """
     protocol.refuse_what_is_not_done(job)
+    if job.purpose == "describe":
+        describe(job, ranks)
+        return
     problem, execution = job.spec.problem, job.spec.execution
     source = open_source(problem, job.batches)
-    trainer = Trainer(problem, execution, job.mode, job.edits, source=source, ranks=ranks)
+    side = load_side(job.spec.pair, problem) if job.spec.pair else None
+    trainer = Trainer(problem, execution, job.mode, job.edits, side, source, ranks)
+    if job.spec.pair and job.spec.pair.initial:
+        trainer.load(load_tensors(job.spec.pair.initial))
     observer = Observer(job)
     manifest = _Manifest(job, trainer, observer)
     manifest.write()

@@ -6,14 +6,15 @@ from pathlib import Path
 
 from parity import assemble, folders, turns
 from parity.options import Bench
+from parity.pairs.settle import settle
 from parity.plan import Plan, make_plan, parse_baselines, parse_modes
 from parity.progress import Progress
 from parity.report import deliver
 from parity.report.result import SCHEMA_VERSION, BenchRow, Result
-from parity.run import TIMING
 from parity.session import Held, hold
 from parity.speed import statistics
 from parity.speed.figures import TimePass, side_speed
+from parity.training import TIMING
 from spec.errors import ExitCode, RuleError
 from spec.job import Timing
 
@@ -36,6 +37,15 @@ def bench(options: Bench, argv: Sequence[str]) -> ExitCode:
     assemble.write_run(folder, plan, argv)
     for note in plan.notes:
         progress.say(note)
+    settled = settle(plan, folder, progress)
+    if settled.refusals:
+        raise RuleError(
+            "The models of a pair correspond, tensor by tensor.",
+            "; ".join(settled.refusals[:4]),
+            f"parity run {options.preset} lists all of them",
+        )
+    plan = settled.plan
+    assemble.write_run(folder, plan, argv)
     held = hold(plan, turns.timed(plan, folder, contenders, timing), folder, progress)
     result = _result(plan, folder, held, contenders, started)
     deliver.deliver(result, folder, options.json)

@@ -49,7 +49,7 @@ def _do(command: Any, argv: list[str]) -> ExitCode:
     # Imported here: NumPy and the rest cost more than reading `--help` does.
     match command:
         case commands.Run() | commands.Train():
-            from parity.run import run
+            from parity.training import run
 
             return run(command, argv)
         case commands.Bench():

@@ -8,8 +8,8 @@ import socket
 import sys
 from pathlib import Path
 
+from parity.cluster import Cluster
 from parity.devices import count_cores
-from parity.plan import Cluster
 from parity.processes import Command
 
 _ROOT = Path(__file__).resolve().parent.parent
@@ -19,7 +19,7 @@ def side_commands(
     side: str, jobs: list[Path], device: str, local_processes: int, cluster: Cluster
 ) -> list[Command]:
     """What to start on this host so that all ranks of `side` do the jobs in order."""
-    environ = _shared_environ(device, local_processes)
+    environ = side_environ(device, local_processes)
     work = [f"{side}_impl", "work", *map(str, jobs)]
     if local_processes * cluster.nodes == 1:
         return [Command(argv=[sys.executable, "-m", *work], environ=environ)]
@@ -60,8 +60,9 @@ def _jax_rank(
     return environ | {"JAX_LOCAL_DEVICE_IDS": str(local)} if device == "cuda" else environ
 
 
-def _shared_environ(device: str, local_processes: int) -> dict[str, str]:
-    """Threads shared among the processes, GPUs hidden from a CPU run, the sides found in a bare checkout."""
+def side_environ(device: str, local_processes: int) -> dict[str, str]:
+    """What every process of a side has: its share of threads, no GPU in a CPU run, the sides where they are
+    in a bare checkout."""
     path = [entry for entry in (os.environ.get("PYTHONPATH"), str(_ROOT)) if entry]
     environ = {"PYTHONPATH": os.pathsep.join(path), "PYTHONUNBUFFERED": "1"}
     if "OMP_NUM_THREADS" not in os.environ:

@@ -8,23 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from parity import probe
+from parity.cluster import Cluster
 from parity.devices import check_processes, count_gpus
 from parity.options import Bench, Run, Train, Training
+from parity.pairs import read
+from parity.pairs.problem import from_pair, pair_files, refuse_edits_of_models
 from spec import edits as catalogue
 from spec.edits import Edit
 from spec.errors import RuleError
-from spec.presets import preset, run_spec
+from spec.pairs.materialise import Outline
+from spec.presets import Preset, preset, run_spec
 from spec.run import AUTO_MODES, BASELINES, SIDES, DataSpec, Execution, RunSpec, check_mode
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cluster:
-    """This host among those that run together."""
-
-    nodes: int = 1
-    node_rank: int = 0
-    rendezvous: str | None = None
-    """HOST:PORT on host 0; None on a single host, where a free port is found."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +30,8 @@ class Plan:
     edits: dict[str, tuple[Edit, ...]] = field(default_factory=dict)
     timeout_s: float
     cluster: Cluster = field(default_factory=Cluster)
+    pair: Outline | None = None
+    """A pair of the user's, whose models are yet to be described; see `parity.pairs.settle`."""
     notes: tuple[str, ...] = ()
     """What was decided for the user, said on standard error."""
 
@@ -52,7 +48,8 @@ def make_plan(options: Run | Train | Bench) -> Plan:
       RuleError: an unknown name, or a combination that cannot be run here.
     """
     backends = parse_backends(options.backend)
-    preset(options.preset, options.steps)
+    pair = read.outline(options.preset) if read.is_pair(options.preset) else None
+    chosen = from_pair(pair, options) if pair else preset(options.preset, options.steps)
     for side in backends:
         probe.check_installed(side)
     device = _choose_device(options.device, backends)
@@ -71,9 +68,13 @@ def make_plan(options: Run | Train | Bench) -> Plan:
             f"--mode {options.mode}",
             "parity bench --baselines times stock steps",
         )
-    devices, global_batch, notes = _devices(options, device, cluster)
+    devices, global_batch, notes = _devices(options, chosen, device, cluster)
+    edits = parse_edits(() if isinstance(options, Bench) else options.edit, backends)
+    if pair:
+        global_batch = pair.rows
+        refuse_edits_of_models(edits)
     spec = run_spec(
-        options.preset,
+        Path(pair.folder).name if pair else options.preset,
         steps=options.steps,
         devices=devices,
         global_batch=global_batch,
@@ -82,11 +83,13 @@ def make_plan(options: Run | Train | Bench) -> Plan:
         data=_data(options),
         seed=options.seed,
         execution=Execution(device=device, torch_mode=modes["torch"][0], jax_mode=modes["jax"][0]),
+        chosen=chosen,
     )
     return Plan(
-        spec=spec,
+        spec=dataclasses.replace(spec, pair=pair_files(pair)) if pair else spec,
         backends=backends,
-        edits=parse_edits(() if isinstance(options, Bench) else options.edit, backends),
+        edits=edits,
+        pair=pair,
         timeout_s=options.timeout_s,
         cluster=cluster,
         notes=notes if cluster.node_rank == 0 else (*notes, "losses and figures are recorded on host 0"),
@@ -154,11 +157,10 @@ def _choose_device(asked: str, backends: tuple[str, ...]) -> str:
 
 
 def _devices(
-    options: Training, device: str, cluster: Cluster
+    options: Training, chosen: Preset, device: str, cluster: Cluster
 ) -> tuple[int | None, int | None, tuple[str, ...]]:
     """Devices, global batch and notes; a preset's own number of devices gives way to the GPUs there are."""
     devices, global_batch, notes = options.devices, options.global_batch, ()
-    chosen = preset(options.preset, options.steps)
     if devices is None and device == "cuda" and count_gpus() < chosen.devices:
         devices = max(1, count_gpus())
         # The same rows a step as on more devices: it stays the same problem.

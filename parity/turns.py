@@ -50,9 +50,11 @@ class _Passes:
 def observed(plan: Plan) -> tuple[str, ...]:
     """What a run job writes down: every phase of the first step and the last state."""
     size = sum(parameter.size for parameter in plan.spec.problem.parameter_table())
+    # The models of this project have no running statistics.
+    statistics = ("buffer@last",) if plan.pair else ()
     if size > _FULL_OBSERVATION_PARAMETERS:
-        return ("grad@0", "param@last")
-    return ("grad@0", "clipped@0", "m@0", "v@0", "param@0", "m@last", "v@last", "param@last")
+        return ("grad@0", "param@last", *statistics)
+    return ("grad@0", "clipped@0", "m@0", "v@0", "param@0", "m@last", "v@last", "param@last", *statistics)
 
 
 def judged(plan: Plan, folder: Path, timing: Timing | None) -> list[Turn]:

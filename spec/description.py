@@ -14,6 +14,9 @@ VALUES = "values.safetensors"
 """Beside it: `param/NAME` and `buffer/NAME` as the model was built; `probe/NAME`, the weights at which it was
 asked, and `grad/NAME`, the gradients there."""
 
+INITIAL = "initial.safetensors"
+"""`param/NAME` and `buffer/NAME` under the canonical names, once the tensors are matched."""
+
 PROBE_ROWS = 8
 """Rows of the first batch that a model is asked about."""
 

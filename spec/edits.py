@@ -36,6 +36,10 @@ CATALOGUE = {
 }
 
 
+OF_MODELS = ("layernorm_eps", "gelu_erf")
+"""Edits of this project's own models; the file of a user's model has its own constants."""
+
+
 def parse(text: str) -> Edit:
     """An edit from `name=value`.
 

@@ -126,6 +126,7 @@ def run_spec(
     data: DataSpec | None = None,
     seed: int | None = None,
     execution: Execution | None = None,
+    chosen: Preset | None = None,
 ) -> RunSpec:
     """A preset with what the command line changes.
 
@@ -134,8 +135,9 @@ def run_spec(
       global_batch: fixes the rows of a step; otherwise the preset's rows per device times the devices.
       seed: weights from `seed`, rows from `seed + 1`.
       execution: device and modes; its world size is replaced by `devices`.
+      chosen: what to change; the preset of that name when None.
     """
-    chosen = preset(name, steps)
+    chosen = chosen or preset(name, steps)
     world_size = chosen.devices if devices is None else devices
     if world_size < 1:
         raise RuleError("A run has at least one device.", f"--devices {world_size}")

@@ -16,10 +16,12 @@ from spec import protocol, record
 from spec.data.batches import Batch, open_source
 from spec.environment import describe_environment
 from spec.job import Job
-from spec.weights import Tensors, state_digest, tensor_sha256
+from spec.weights import Tensors, load_tensors, state_digest, tensor_sha256
 from torch_impl import runtime
+from torch_impl.describe import describe
 from torch_impl.feed import Feed
 from torch_impl.graph import report
+from torch_impl.models.pair import load_side
 from torch_impl.observe import INIT, Observer
 from torch_impl.parallel import Ranks
 from torch_impl.trainer import Trainer
@@ -35,12 +37,18 @@ def do(job: Job, ranks: Ranks) -> None:
       RuleError: the job cannot be done as asked.
     """
     protocol.refuse_what_is_not_done(job)
+    if job.purpose == "describe":
+        describe(job, ranks)
+        return
     if "torch._dynamo" in sys.modules:
         # Programs of jobs done before count against dynamo's limit. Loading it just to ask takes seconds.
         torch._dynamo.reset()
     problem, execution = job.spec.problem, job.spec.execution
     source = open_source(problem, job.batches)
-    trainer = Trainer(problem, execution, job.mode, job.edits, source=source, ranks=ranks)
+    side = load_side(job.spec.pair, problem) if job.spec.pair else None
+    trainer = Trainer(problem, execution, job.mode, job.edits, side, source, ranks)
+    if job.spec.pair and job.spec.pair.initial:
+        trainer.load(load_tensors(job.spec.pair.initial))
     observer = Observer(job)
     manifest = _Manifest(job, trainer, observer)
     manifest.write()

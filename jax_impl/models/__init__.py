@@ -12,6 +12,7 @@ from flax import nnx
 
 from jax_impl.models import gpt, mlp
 from spec.edits import Constants
+from spec.mapping.links import Link
 from spec.run import Problem
 
 _WORKLOADS = {"gpt": gpt, "mlp": mlp}
@@ -26,6 +27,8 @@ class Side:
     loss: Callable[[nnx.Module, dict[str, jax.Array]], tuple[jax.Array, jax.Array]]
     """(module, batch) -> (sum of the losses, number of losses), both 0-dim. Traced; calls the module and asks
     nothing else of it."""
+    links: tuple[Link, ...] = ()
+    """How the canonical tensors lie in this module's; empty where the names are the same."""
 
 
 def preset_side(problem: Problem, constants: Constants) -> Side:

@@ -18,6 +18,7 @@ CAUSAL_ORDER = (
     "v",
     "lr",
     "param",
+    "buffer",
     "replicas",
 )
 """Phases within a step. What comes later is made from what comes before; the batch and the initial

@@ -15,7 +15,9 @@ def declared(a: Measured, b: Measured) -> Iterator[Evidence]:
     """Differences between the declared facts of two sides."""
     facts_a, facts_b = a.manifest["facts"], b.manifest["facts"]
     yield from _parameters(a, b, _by_name(facts_a), _by_name(facts_b))
-    for name in ("ties", "precision", "num_params"):
+    # A user's models may tie in their own ways; what is tied counts once in the parameters.
+    ties = () if a.job.spec.pair else ("ties",)
+    for name in (*ties, "precision", "num_params"):
         if facts_a.get(name) != facts_b.get(name):
             yield _differ(a, b, name, facts_a.get(name), facts_b.get(name))
 

@@ -23,7 +23,7 @@ from parity.judge.measures import measure, scale
 from parity.judge.tolerances import ADAM_REACH, Tolerance, covered_steps, find
 from parity.report.result import TensorDifference
 
-_COMPARED = ("grad", "clipped", "m", "v", "param")
+_COMPARED = ("grad", "clipped", "m", "v", "param", "buffer")
 _ALL_THE_WAY = Tolerance(rms=ADAM_REACH, worst=ADAM_REACH, reason="as far as Adam can carry rounding")
 _SPIKES = 0.01
 _CLEAR = 0.01
@@ -86,7 +86,7 @@ class _Pair:
         self._a, self._b, self._step, self._phase = a, b, step, phase
         self._file_a, self._file_b = file_a, file_b
         self._names_a, self._names_b = set(file_a.names(phase)), set(file_b.names(phase))
-        ordered = list(a.parameters)
+        ordered = [*a.parameters, *sorted(self._names_a - a.parameters.keys())]
         if phase in ("grad", "clipped"):
             # A gradient is made from those of the layers after it.
             ordered.reverse()
@@ -103,7 +103,10 @@ class _Pair:
         self._tolerance = find(a.job.spec.problem.precision, f"last_{phase}" if last else phase)
 
     def unmatched(self) -> Iterator[Evidence]:
-        """Tensors that one side alone wrote down, in this shape."""
+        """Tensors that one side alone wrote down, in this shape. Buffers of one side are constants or
+        counters: running statistics without a counterpart were refused before anything ran."""
+        if self._phase == "buffer":
+            return
         for name in sorted(self._names_a ^ self._names_b):
             yield _unmatched(self._a if name in self._names_b else self._b, self._step, self._phase, name)
         for name in sorted((self._names_a & self._names_b).difference(self._shared)):
@@ -127,8 +130,9 @@ class _Pair:
         return (total / count) ** 0.5 if count else 0.0
 
     def _parts(self, name: str, a: np.ndarray, b: np.ndarray) -> Iterator[_Part]:
-        span = self._a.parameters[name].zero_gradient
-        every = np.arange(len(a))
+        row = self._a.parameters.get(name)
+        span = row.zero_gradient if row else None
+        every = np.arange(len(a) if a.ndim else 1)
         astray = self._astray(name, a, b)
         if span is None:
             yield _Part(name, every, a, b, self._scale(a, b), self._tolerance, astray=astray)

@@ -200,6 +200,30 @@ class BenchRow(Struct, kw_only=True):
     """Its step_ms / that of the side's first mode; null for that mode itself."""
 
 
+class PairRecord(Struct, kw_only=True):
+    """A pair of the user's own: how the tensors of its two models correspond, and how that is known."""
+
+    folder: str
+    init: str
+    """Whose first values both sides took: torch, jax or spec."""
+    links: list[str]
+    """One a piece: `fc.weight <-> fc.kernel, axes (1, 0)`."""
+    unmatched: dict[str, list[str]]
+    """Tensors without a counterpart, by side."""
+    proven: bool | None
+    """Whether loss and gradients of both sides agreed under the links, before the run."""
+    tried: int
+    """Candidates whose gradients were computed."""
+    settled: list[str]
+    """What the gradients decided otherwise than names and shapes suggest."""
+    loss_rel: float | None
+    worst_gradient: str | None
+    gradient_rel: float | None
+    """RMS of that gradient's difference / its RMS."""
+    reasons: dict[str, str]
+    """Why a field is null or empty."""
+
+
 class LaunchRecord(Struct, kw_only=True):
     """One launch of a side."""
 
@@ -257,6 +281,8 @@ class Result(Struct, kw_only=True):
     seconds: Seconds
     unmeasured: dict[str, str]
     """Why a part is null, by its name."""
+    pair: PairRecord | None = None
+    """The user's pair; null for a preset."""
 
 
 def to_json(result: Result) -> str:

@@ -17,6 +17,7 @@ from spec.mapping.assign import IMPOSSIBLE, assign
 from spec.mapping.layouts import Layout, layouts, turned_windows
 from spec.mapping.links import Link
 from spec.mapping.pieces import Piece, cut, fused_axis, groups, unstack, whole
+from spec.mapping.user_map import Given
 
 _SWAP_COST = 1.5
 """Two pairs are confusable where exchanging their partners costs less than this."""
@@ -47,6 +48,8 @@ class Proposal:
     unmatched_torch: list[Described] = field(default_factory=list)
     unmatched_jax: list[Described] = field(default_factory=list)
     given: tuple[Link, ...] = ()
+    named: int = 0
+    """So many of the pairs, the first ones, are the user's own."""
 
     def links(self, chosen: Sequence[int]) -> tuple[Link, ...]:
         """The links under one option of each choice, the torch tensors in their order."""
@@ -65,16 +68,20 @@ class Proposal:
         return (*self.given, *made)
 
 
-def propose(torch: Sequence[Described], jax: Sequence[Described], given: tuple[Link, ...] = ()) -> Proposal:
+def propose(torch: Sequence[Described], jax: Sequence[Described], given: Given | None = None) -> Proposal:
     """The likeliest correspondence of two lists of tensors, in the order in which each model defines them.
 
     Args:
-      given: the user's own links, whole and checked; their tensors are left out of the search.
+      given: what the user said of some tensors, checked; it stands.
     """
-    linked = {link.torch for link in given}, {link.jax for link in given}
+    given = given or Given()
+    linked = {link.torch for link in given.links}, {link.jax for link in given.links}
     left = [piece for piece in whole(torch) if piece.tensor.name not in linked[0]]
     right = [piece for piece in whole(jax) if piece.tensor.name not in linked[1]]
-    proposal = Proposal(given=given)
+    proposal = Proposal(given=given.links, named=len(given.named))
+    for one, other in given.named:
+        pair = _take(left, one), _take(right, other)
+        proposal.pairs.append(pair)
     left, right = _pair_up(proposal, left, right)
     for cut_side in (0, 1):
         sides = [left, right]
@@ -85,8 +92,12 @@ def propose(torch: Sequence[Described], jax: Sequence[Described], given: tuple[L
     left, right = _fuse(proposal, left, right, fused_is_torch=True)
     right, left = _fuse(proposal, right, left, fused_is_torch=False)
     _undo_partial(proposal, left, right)
-    proposal.choices = [*_partner_choices(proposal.pairs), *_layout_choices(proposal.pairs)]
+    proposal.choices = [*_partner_choices(proposal), *_layout_choices(proposal.pairs)]
     return proposal
+
+
+def _take(pieces: list[Piece], name: str) -> Piece:
+    return pieces.pop(next(k for k, piece in enumerate(pieces) if piece.tensor.name == name))
 
 
 def _pair_up(proposal: Proposal, left: list[Piece], right: list[Piece]) -> tuple[list[Piece], list[Piece]]:
@@ -205,10 +216,10 @@ def _link(torch: Piece, jax: Piece, number: int) -> Link:
     )
 
 
-def _partner_choices(pairs: list[Pair]) -> list[Choice]:
+def _partner_choices(proposal: Proposal) -> list[Choice]:
     """Groups of pairs whose partners could as well be exchanged, alike groups of other layers together."""
-    found: dict[tuple[str, ...], list[tuple[int, ...]]] = {}
-    for group in _confusable(pairs):
+    pairs, found = proposal.pairs, dict[tuple[str, ...], list[tuple[int, ...]]]()
+    for group in _confusable(pairs, proposal.named):
         found.setdefault(tuple(names.pattern(pairs[k][0].path) for k in group), []).append(group)
     choices = []
     for about, groups_ in found.items():
@@ -224,11 +235,11 @@ def _partner_choices(pairs: list[Pair]) -> list[Choice]:
     return choices
 
 
-def _confusable(pairs: list[Pair]) -> list[tuple[int, ...]]:
-    """Disjoint groups, at most `_MOST_CONFUSABLE` large."""
+def _confusable(pairs: list[Pair], named: int) -> list[tuple[int, ...]]:
+    """Disjoint groups, at most `_MOST_CONFUSABLE` large, of all but the first `named` pairs."""
     group_of = {k: [k] for k in range(len(pairs))}
     swaps = []
-    for k, (torch, jax) in enumerate(pairs):
+    for k, (torch, jax) in list(enumerate(pairs))[named:]:
         for j in range(k + 1, len(pairs)):
             other_torch, other_jax = pairs[j]
             if torch.size != other_torch.size:

@@ -4,10 +4,13 @@ Two right sides differ by the order of sums: 1e-16 times some tens. 1e-13 leaves
 that is no rounding; a clip epsilon of 1e-9 shows as 1e-9.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from spec.edits import Edit
+from spec.mapping.links import Link, table_links
 from spec.run import AdamW
 from tests.cross import lockstep
 from tests.jax_impl.small import gpt_problem, mlp_problem
@@ -81,15 +84,16 @@ def test_a_planted_difference_shows_first_where_it_is_made(jax_x64, name) -> Non
 
 def test_a_missing_transpose_of_a_square_matrix_is_caught(jax_x64, monkeypatch) -> None:
     """Its shape tells nothing; the first activation behind it does."""
-    monkeypatch.setattr("jax_impl.state._turned", _all_but_square)
+    monkeypatch.setattr("jax_impl.state._links", _all_but_square)
     found = lockstep.step(lockstep.make_sides(gpt_problem(precision="f64")), 0)
     # Exported as wrongly as it was loaded, so it looks like the same weight.
     assert found["init"] == 0.0
     assert lockstep.first_divergence(found, TOLERANCE) == "act"
 
 
-def _all_but_square(state) -> set[str]:
-    return {row.name for row in state.rows if row.layout == "linear" and row.shape[0] != row.shape[1]}
+def _all_but_square(state, phase, held) -> tuple[Link, ...]:
+    links = table_links(state.rows)
+    return tuple(replace(x, axes=()) if x.torch_shape == x.torch_shape[::-1] else x for x in links)
 
 
 def test_distances_have_a_floor_and_split_off_zero_gradients() -> None:

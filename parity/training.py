@@ -7,7 +7,8 @@ from pathlib import Path
 from parity import assemble, folders, turns
 from parity.judge.verdict import EXIT_CODES, judge
 from parity.options import Run, Train
-from parity.plan import Plan, make_plan
+from parity.pairs.settle import Settled, settle
+from parity.plan import make_plan
 from parity.progress import Progress
 from parity.report import deliver
 from parity.report.result import SCHEMA_VERSION, Numerics, Result, Speed, Verdict
@@ -28,35 +29,49 @@ def run(options: Run | Train, argv: Sequence[str]) -> ExitCode:
     Raises:
       RuleError: before anything starts.
     """
-    started, progress = time.monotonic(), Progress()
+    result, folder = train(options, argv, Progress())
+    deliver.deliver(result, folder, options.json)
+    deliver.tell_failures(result.launches, folder)
+    return ExitCode(result.exit_code)
+
+
+def train(options: Run | Train, argv: Sequence[str], progress: Progress) -> tuple[Result, Path]:
+    """Trains, judges and times; the result, not yet written anywhere, and the run folder.
+
+    Raises:
+      RuleError: before anything is trained.
+    """
+    started = time.monotonic()
     plan = make_plan(options)
     deliver.check_target(options.json)
     folder = folders.create(Path(options.out), plan.spec.name)
     assemble.write_run(folder, plan, argv)
     for note in plan.notes:
         progress.say(note)
+    settled = settle(plan, folder, progress)
+    assemble.write_run(folder, settled.plan, argv)
     timing = TIMING[plan.spec.execution.device] if options.time else None
-    held = hold(plan, turns.judged(plan, folder, timing), folder, progress)
+    passes = [] if settled.refusals else turns.judged(settled.plan, folder, timing)
+    held = hold(settled.plan, passes, folder, progress)
     command = "train" if isinstance(options, Train) else "run"
-    result = _result(command, plan, folder, held, started)
-    deliver.deliver(result, folder, options.json)
-    deliver.tell_failures(result.launches, folder)
-    return ExitCode(result.exit_code)
+    return _result(command, settled, folder, held, started), folder
 
 
-def _result(command: str, plan: Plan, folder: Path, held: Sequence[Held], started: float) -> Result:
-    judging = time.monotonic()
+def _result(command: str, settled: Settled, folder: Path, held: Sequence[Held], started: float) -> Result:
+    judging, plan = time.monotonic(), settled.plan
     code, message = assemble.failure(held)
     passes = assemble.run_passes(held)
     numerics = judge(passes["torch"], passes["jax"]) if len(passes) == 2 else None
+    found, verdict = _verdict(code, numerics, settled)
+    reasons = [*settled.refusals, *(numerics.reasons if numerics else []), *settled.notes]
     speed, launches = assemble.speed(held), assemble.launches(held)
     now = time.monotonic()
     return Result(
         schema_version=SCHEMA_VERSION,
         command=command,  # type: ignore[arg-type]
-        verdict=_verdict(code, numerics),
-        exit_code=int(code or (EXIT_CODES[numerics.verdict] if numerics else ExitCode.SAME)),
-        reasons=[message] if message else numerics.reasons if numerics else [],
+        verdict=verdict,
+        exit_code=int(found),
+        reasons=[message] if message else reasons,
         runs=[assemble.run_ref(folder, plan)],
         curves=assemble.curves(held),
         numerics=numerics,
@@ -66,11 +81,16 @@ def _result(command: str, plan: Plan, folder: Path, held: Sequence[Held], starte
         bench=[],
         launches=launches,
         seconds=assemble.seconds(launches, now - started, now - judging),
-        unmeasured=_unmeasured(numerics, speed, len(plan.backends)),
+        unmeasured=_unmeasured(numerics, speed, len(plan.backends), settled),
+        pair=settled.record,
     )
 
 
-def _unmeasured(numerics: Numerics | None, speed: Speed | None, sides: int) -> dict[str, str]:
+def _unmeasured(
+    numerics: Numerics | None, speed: Speed | None, sides: int, settled: Settled
+) -> dict[str, str]:
+    if settled.refusals:
+        return dict.fromkeys(("numerics", "speed"), "nothing was run: tensors without a counterpart")
     missing = {}
     if numerics is None:
         missing["numerics"] = "one side runs alone" if sides == 1 else "a side did not finish its run pass"
@@ -79,8 +99,12 @@ def _unmeasured(numerics: Numerics | None, speed: Speed | None, sides: int) -> d
     return missing
 
 
-def _verdict(code: ExitCode, numerics: Numerics | None) -> Verdict | None:
+def _verdict(code: ExitCode, numerics: Numerics | None, settled: Settled) -> tuple[ExitCode, Verdict | None]:
     """A failed launch outweighs what the finished ones show."""
     if code:
-        return "FAILED"
-    return numerics.verdict if numerics else None
+        return code, "FAILED"
+    if settled.refusals:
+        return ExitCode.NOT_COMPARABLE, "NOT_COMPARABLE"
+    if numerics is None:
+        return ExitCode.SAME, None
+    return EXIT_CODES[numerics.verdict], numerics.verdict

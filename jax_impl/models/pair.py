@@ -1,0 +1,98 @@
+"""A user's JAX side as a `Side`: its file imported, its model checked, its loss called in one way.
+
+A linen module becomes an nnx one, its variables made by one call of the loss. Floating-point arrays of a
+batch come in the compute dtype of the precision profile, as the parameters do. Must not: change what the
+user's code computes. Counterpart: `torch_impl/models/pair.py`.
+"""
+
+import types
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen, nnx
+from flax.nnx import bridge
+
+from jax_impl.models import Side
+from spec.data.batches import open_source
+from spec.errors import RuleError
+from spec.pairs import user_code
+from spec.run import Problem
+from spec.workloads.pair import PairFiles
+
+
+def load_side(files: PairFiles, problem: Problem) -> Side:
+    """The JAX side of a pair.
+
+    Raises:
+      RuleError: its file cannot be imported, or lacks `build` or `loss`.
+    """
+    path = files.jax
+    module = user_code.load(path, ["build", "loss"])
+    compute = jnp.dtype(problem.profile.compute)
+
+    def build() -> nnx.Module:
+        with user_code.told(path, "build() returns a model."):
+            model = module.build()
+            if isinstance(model, linen.Module):
+                model = _as_nnx(model, module.loss, problem)
+        if not isinstance(model, nnx.Module):
+            raise RuleError(
+                "build() returns a flax module, nnx or linen.",
+                f"{path}: build() returned {type(model).__name__}",
+            )
+        _follow_parameters(model, compute)
+        return model
+
+    def loss(model: nnx.Module, batch: dict[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        rounded = {
+            name: values.astype(compute) if jnp.issubdtype(values.dtype, jnp.floating) else values
+            for name, values in batch.items()
+        }
+        return _sum_and_count(module.loss(model, rounded), path)
+
+    return Side(build, loss, files.links)
+
+
+def _as_nnx(model: linen.Module, loss: Any, problem: Problem) -> nnx.Module:
+    """The linen module in nnx's clothes; linen makes its variables when it first sees a batch."""
+    wrapped = bridge.ToNNX(model, rngs=nnx.Rngs(0))
+    rows = {name: jnp.asarray(array) for name, array in open_source(problem).rows(0, 0, 1).items()}
+    bridge.lazy_init(types.MethodType(lambda self, batch: loss(self, batch), wrapped), rows)
+    # Its generator was for the first values. Kept, it would count as state of the model.
+    wrapped.to_nnx__rngs = None
+    return wrapped
+
+
+def _follow_parameters(model: nnx.Module, compute: Any) -> None:
+    """Embeddings compute in the dtype of their parameters, as all other layers do.
+
+    nnx.Embed alone keeps the dtype that it was built with, whatever profile it is then run under.
+    """
+    for _, part in nnx.iter_modules(model):
+        if isinstance(part, nnx.Embed) and part.dtype == part.param_dtype:
+            part.dtype = compute
+
+
+def _sum_and_count(made: Any, path: str) -> tuple[jax.Array, jax.Array]:
+    if not isinstance(made, tuple) or len(made) != 2:
+        raise RuleError(
+            "loss(model, batch) returns (sum of the losses, how many they are).",
+            f"{path}: loss returned {type(made).__name__}",
+            "return total, count; leave the mean to the step, which divides once for the global batch",
+        )
+    total, count = made
+    if not isinstance(total, jax.Array) or total.size != 1 or not jnp.issubdtype(total.dtype, jnp.floating):
+        raise RuleError(
+            "The sum of the losses is one floating-point number.",
+            f"{path}: loss returned {_words(total)} as the sum",
+            "reduce with sum",
+        )
+    count = jnp.asarray(count)
+    if count.size != 1:
+        raise RuleError("The count of the losses is one number.", f"{path}: loss returned {_words(count)}")
+    return total.reshape(()), count.reshape(())
+
+
+def _words(value: Any) -> str:
+    return f"{value.dtype} {tuple(value.shape)}" if hasattr(value, "shape") else type(value).__name__

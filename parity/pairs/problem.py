@@ -1,0 +1,71 @@
+"""A pair as a problem, as far as it is known before its sides are asked.
+
+Must not: start a process.
+"""
+
+from pathlib import Path
+
+from parity.options import Training
+from spec.edits import OF_MODELS, Edit
+from spec.errors import RuleError
+from spec.pairs.materialise import Outline
+from spec.presets import Preset
+from spec.run import DataSpec, Problem
+from spec.workloads.pair import PairFiles, PairSizes
+
+
+def from_pair(outline: Outline, options: Training) -> Preset:
+    """The problem of a pair. Its batches are whole: more devices take shares of the same rows.
+
+    Raises:
+      RuleError: an option asks for what a pair decides itself.
+    """
+    if options.data is not None:
+        raise RuleError(
+            "A pair makes its own batches.", f"--data {options.data}", f"change batches() in {outline.folder}"
+        )
+    if options.global_batch not in (None, outline.rows):
+        raise RuleError(
+            "A pair's batch has the rows that batches() gives it.",
+            f"--global-batch {options.global_batch}, rows {outline.rows}",
+            "leave --global-batch out",
+        )
+    pair = outline.pair
+    problem = Problem(
+        workload="pair",
+        sizes=PairSizes(),
+        optimizer=pair.optimizer,
+        schedule=pair.schedule,
+        data=DataSpec(kind="folder", path=outline.folder),
+        global_batch=outline.rows,
+        micro_batches=pair.micro_batches,
+        precision=pair.precision,
+        seed_weights=pair.seed,
+        seed_data=pair.seed + 1,
+        steps=pair.steps if options.steps is None else options.steps,
+    )
+    return Preset(problem=problem, devices=pair.devices)
+
+
+def pair_files(outline: Outline) -> PairFiles:
+    """Where the sides' files stand, and what the user says of their tensors."""
+    folder, pair = Path(outline.folder), outline.pair
+    return PairFiles(
+        torch=str(folder / pair.torch), jax=str(folder / pair.jax), init=pair.init, links=pair.links
+    )
+
+
+def refuse_edits_of_models(edits: dict[str, tuple[Edit, ...]]) -> None:
+    """Refuses an edit that no line of a user's model would read.
+
+    Raises:
+      RuleError: there is one.
+    """
+    for side, own in edits.items():
+        for edit in own:
+            if edit.name in OF_MODELS:
+                raise RuleError(
+                    "An edit reaches what this project runs: the optimizer, the schedule, the clipping.",
+                    f"--edit {side}:{edit.name} on a pair, whose models are the user's",
+                    f"change it in the {side} side's file",
+                )

@@ -1,0 +1,79 @@
+"""What a result says of a pair: how its tensors correspond, and how that is known."""
+
+from collections.abc import Iterator
+
+from parity.report.result import PairRecord
+from spec.mapping.links import Link
+from spec.pairs.match import Match
+
+
+def pair_record(folder: str, init: str, match: Match | None) -> PairRecord:
+    """The record of a pair; without a match where one side runs alone."""
+    if match is None:
+        return PairRecord(
+            folder=folder,
+            init=init,
+            links=[],
+            unmatched={},
+            proven=None,
+            tried=0,
+            settled=[],
+            loss_rel=None,
+            worst_gradient=None,
+            gradient_rel=None,
+            reasons={"links": "one side runs alone", "proven": "one side runs alone"},
+        )
+    computed = match.tried > 0
+    return PairRecord(
+        folder=folder,
+        init=init,
+        links=[describe_link(link) for link in match.links],
+        unmatched={"torch": list(match.unmatched_torch), "jax": list(match.unmatched_jax)},
+        proven=match.proven if computed else None,
+        tried=match.tried,
+        settled=list(match.settled),
+        loss_rel=match.loss_apart if computed else None,
+        worst_gradient=match.worst_gradient or None,
+        gradient_rel=match.gradient_apart if computed else None,
+        reasons={} if computed else {"proven": "; ".join(match.reasons)},
+    )
+
+
+def describe_link(link: Link) -> str:
+    """`fc.weight <-> fc.kernel, axes (1, 0)`."""
+    words = [f"{_piece(link.torch, link.torch_part)} <-> {_piece(link.jax, link.jax_part)}"]
+    if link.view and link.view != link.torch_shape:
+        words.append(f"read as {link.view}")
+    if link.axes and link.axes != tuple(range(len(link.axes))):
+        words.append(f"axes {link.axes}")
+    if link.flip:
+        words.append(f"axes {link.flip} reversed")
+    return ", ".join(words)
+
+
+def _piece(name: str, part: object) -> str:
+    if part is None:
+        return name
+    before = ":, " * part.axis  # type: ignore[attr-defined]
+    return f"{name}[{before}{part.start}:{part.stop}]"  # type: ignore[attr-defined]
+
+
+def refusals(match: Match) -> list[str]:
+    """Why the two models cannot be compared: every tensor that has no counterpart."""
+    return [
+        f"{side}: no counterpart for {tensor}"
+        for side, tensors in (("torch", match.unmatched_torch), ("jax", match.unmatched_jax))
+        for tensor in tensors
+    ]
+
+
+def notes(match: Match) -> Iterator[str]:
+    """What a reader of the verdict should know of the map."""
+    if match.settled:
+        yield f"map: settled by gradients, after {match.tried} candidates: {'; '.join(match.settled)}"
+    if match.tried and not match.proven:
+        yield (
+            f"map: not proven, no candidate of {match.tried} makes the gradients agree; the likeliest was "
+            f"taken (loss {match.loss_apart:.1e} apart, gradient of {match.worst_gradient} "
+            f"{match.gradient_apart:.1e})"
+        )
