@@ -9,6 +9,7 @@ CAUSAL_ORDER = (
     "facts",
     "steps",
     "tokens",
+    "act",
     "loss",
     "grad",
     "grad_norm",

@@ -1,0 +1,237 @@
+"""Both sides step by step from the same states: every number and tensor, in the order of causes.
+
+    rows = compare(folder_torch, folder_jax, truth_torch, truth_jax)
+    first = next((row for row in rows if not row.ok), None)
+
+A row measures one tensor of one step: the sides against each other, each against its own float64 truth, the
+truths against each other, and all of it against the floor of rounding. Must not: decide about a run; that is
+`verdict`'s.
+"""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from parity.judge import rule
+from parity.judge.align import Measured
+from parity.judge.evidence import CAUSAL_ORDER
+from parity.judge.floors import Floor, floor, smallest
+from parity.judge.likeness import Likeness, liken
+from parity.judge.measures import rms
+from parity.judge.order import Named, shared
+from parity.judge.rule import Error, Finding
+from parity.judge.steps import SCALARS, Steps, reruns
+from spec.precision import UNIT_ROUNDOFF
+
+_GROUP_SHARE = 1e-6
+"""A tensor much smaller than its group is measured against the group: its own scale may be rounding alone."""
+_AGREE = ("same", "latent")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One number or tensor of one step. Side `a` stands first in everything that has two values."""
+
+    step: int
+    phase: str
+    tensor: str | None
+    """Canonical name, with a range of rows where part of it is meant; None for one number a step."""
+    finding: Finding
+    reason: str
+    """Why the finding is not `same`."""
+    labels: tuple[str, str]
+    s: float
+    """What differences are measured against: RMS of the truth, or a millionth of its group's."""
+    sides: Likeness | None
+    """The two sides in the profile; None where one of them has no such tensor."""
+    truths: Likeness | None = None
+    """The two truths; None where none were given."""
+    errors: tuple[Error, Error] | None = None
+    """Each side against its own truth."""
+    floor: Floor | None = None
+    truth_at_worst: tuple[float, float] | None = None
+    """The truths where the sides differ most."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing stands against SAME."""
+        return self.finding in _AGREE
+
+    @property
+    def further(self) -> str | None:
+        """The side further from its truth; None where that is not known, or both are equally far."""
+        if self.errors is None or None in (one := [error.rms for error in self.errors]) or one[0] == one[1]:
+            return None
+        return self.labels[int(one[1] > one[0])]  # type: ignore[operator]
+
+    @property
+    def plainest(self) -> Likeness | None:
+        """What shows the difference with the least noise: the truths, or the sides where there are none."""
+        return self.truths or self.sides
+
+
+def compare(
+    folder_a: Path | str,
+    folder_b: Path | str,
+    truth_a: Path | str | None = None,
+    truth_b: Path | str | None = None,
+    *,
+    labels: tuple[str, str] = ("torch", "jax"),
+) -> list[Row]:
+    """Compares two finished lockstep passes that started from the same states.
+
+    Args:
+      truth_a, truth_b: passes of the same sides from the same states in float64; both or neither. In the
+        f64 profile they may be the passes themselves.
+
+    Returns:
+      One row a tensor, in causal order: by step, within it by phase, within that as it is computed. A tensor
+      that one side alone has is a row without numbers.
+    """
+    assert (truth_a is None) == (truth_b is None)
+    a, b = Measured(labels[0], Path(folder_a)), Measured(labels[1], Path(folder_b))
+    with contextlib.ExitStack() as opened:
+
+        def open_all(found: Iterator[Steps] | Sequence[Steps]) -> list[Steps]:
+            return [opened.enter_context(steps) for steps in found]
+
+        sides = open_all([Steps(a), Steps(b)])
+        truths = []
+        if truth_a is not None and truth_b is not None:
+            truths = open_all([Steps(Measured(a.label, Path(truth_a))), Steps(Measured(b.label, Path(truth_b)))])
+        noisy = [open_all(reruns(a)), open_all(reruns(b))]
+        steps = sorted(set(sides[0].numbers) & set(sides[1].numbers))
+        return [row for step in steps for row in _Step(step, sides, truths, noisy).rows()]
+
+
+@dataclass
+class _Step:
+    """One step on both sides, with what it is measured by."""
+
+    step: int
+    sides: list[Steps]
+    truths: list[Steps]
+    noisy: list[list[Steps]]
+    """The reruns of each side."""
+
+    def __post_init__(self) -> None:
+        problem = self.sides[0].measured.job.spec.problem
+        profile = problem.profile
+        widest = max((dim for row in problem.parameter_table() for dim in row.shape), default=1)
+        self._u = profile.unit_roundoff
+        terms = max(self.sides[0].tokens(self.step), widest)
+        self._least = smallest(self._u, UNIT_ROUNDOFF[profile.accumulate], terms)
+        self._labels = self.sides[0].label, self.sides[1].label
+
+    def rows(self) -> Iterator[Row]:
+        """Everything of this step in causal order."""
+        present = self.sides[0].phases(self.step) | self.sides[1].phases(self.step)
+        for phase in CAUSAL_ORDER:
+            if phase in SCALARS:
+                yield self._scalar(phase)
+            elif phase in present:
+                yield from self._tensors(phase)
+
+    def _scalar(self, name: str) -> Row:
+        def read(steps: Steps) -> np.ndarray:
+            return np.array(steps.scalar(self.step, name))
+
+        return self._row(name, None, read, read, group=0.0, exact=name == "lr")
+
+    def _tensors(self, phase: str) -> Iterator[Row]:
+        found = shared(self.sides[0], self.sides[1], self.step, phase)
+        for label, name in found.alone:
+            yield self._alone(phase, label, name)
+        group = self._group(phase, found.both)
+        for named in found.both:
+            yield self._row(
+                phase,
+                named.title,
+                lambda steps, named=named: named.cut(steps.read(self.step, phase, named.a)),
+                lambda steps, named=named: named.cut(named.turned(steps.read(self.step, phase, named.b))),
+                group,
+            )
+
+    def _group(self, phase: str, found: list[Named]) -> float:
+        """RMS over all tensors of the phase, of side a's truth."""
+        source = (self.truths or self.sides)[0]
+        squares = [
+            (np.square(rms(array)) * array.size, array.size)
+            for array in (source.read(self.step, phase, named.a) for named in found)
+        ]
+        count = sum(size for _, size in squares)
+        return float(np.sqrt(sum(total for total, _ in squares) / count)) if count else 0.0
+
+    def _row(self, phase: str, tensor: str | None, read_a, read_b, group: float, exact: bool = False) -> Row:
+        values = [read_a(self.sides[0]), read_b(self.sides[1])]
+        true = [read_a(self.truths[0]), read_b(self.truths[1])] if self.truths else None
+        s = max(*(rms(array) for array in true or values), _GROUP_SHARE * group)
+        sides = liken(*values, s, self._u)
+        phi = self._floor(values, [read_a, read_b], s)
+        truths = liken(*true, s, rule.U64) if true else None
+        errors = None
+        if true:
+            likenesses = [liken(value, truth, s, self._u) for value, truth in zip(values, true, strict=True)]
+            errors = rule.error(likenesses[0], s), rule.error(likenesses[1], s)
+        finding, reason = self._finding(sides, truths, errors, s, phi, exact)
+        return Row(
+            step=self.step,
+            phase=phase,
+            tensor=tensor,
+            finding=finding,
+            reason=reason,
+            labels=self._labels,
+            s=s,
+            sides=sides,
+            truths=truths,
+            errors=errors,
+            floor=phi,
+            truth_at_worst=(float(true[0][sides.index]), float(true[1][sides.index])) if true else None,
+        )
+
+    def _floor(self, values: list[np.ndarray], reads, s: float) -> Floor:
+        """The smaller floor of the two sides: a side that rounds too much must not hide behind its own."""
+        found = [
+            floor(value, (read(steps) for steps in steps_of), s, self._least)
+            for value, read, steps_of in zip(values, reads, self.noisy, strict=True)
+        ]
+        return min(found, key=lambda one: one.rms)
+
+    def _finding(
+        self,
+        sides: Likeness,
+        truths: Likeness | None,
+        errors: tuple[Error, Error] | None,
+        s: float,
+        phi: Floor,
+        exact: bool,
+    ) -> tuple[Finding, str]:
+        if exact:
+            equal = sides.rms == 0
+            return ("same", "") if equal else ("semantics", "read from one table, so it must be equal")
+        if truths is None or errors is None:
+            finding = rule.without_truth(sides, s, phi)
+            return finding, "" if finding == "same" else "no truth was given"
+        if not rule.semantically_equal(truths, s, phi, self._u):
+            far = "not finite in float64 on one side" if truths.rms is None else f"float64 against float64: rms {truths.rms / s:.1e} of s"
+            return ("semantics" if rule.visible(truths, s, phi) else "latent"), far
+        for label, error in zip(self._labels, errors, strict=True):
+            beyond = rule.beyond_precision(error, phi)
+            if beyond:
+                return "precision", f"{label}: {beyond}"
+        return "same", ""
+
+    def _alone(self, phase: str, label: str, name: str) -> Row:
+        return Row(
+            step=self.step,
+            phase=phase,
+            tensor=name,
+            finding="unmatched",
+            reason=f"{label} alone has it",
+            labels=self._labels,
+            s=0.0,
+            sides=None,
+        )

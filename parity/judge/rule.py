@@ -1,0 +1,97 @@
+"""The decision rule about one tensor of one lockstep step, its constants and their reasons.
+
+T is the truth: the same step in float64. s = max(RMS of T, 1e-6 x RMS of its group); u is the unit roundoff
+of the profile; phi the floor (`floors`).
+
+1. Semantics: the two truths are equal where RMS / s <= 1e-12 and the worst element <= 1e-10, or where they
+   lie within 64 phi u64 / u: phi tells how a tensor magnifies rounding, in float64 as in the profile.
+2. Precision: a side keeps its profile where it lies within 8 phi of its own truth, as an RMS, at its worst
+   element and in its mean ratio.
+3. A semantic difference larger than phi is DIFFERENT; below it is latent.
+4. Without truths: a difference above 64 phi is DIFFERENT, below 8 phi SAME, and nothing is said between.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from parity.judge.floors import Floor
+from parity.judge.likeness import Likeness
+from spec.precision import UNIT_ROUNDOFF
+
+Finding = Literal["same", "latent", "semantics", "precision", "different", "unclear", "unmatched"]
+"""`same` and `latent` agree; `unclear` says nothing; the others are DIFFERENT."""
+
+SEMANTIC_RMS, SEMANTIC_WORST = 1e-12, 1e-10
+"""Clean pairs stay within 1e-15; the smallest edits of the catalogue show as 1e-10 and more."""
+FAILS, SURELY_FAILS = 8.0, 64.0
+"""Multiples of phi. Clean pairs were seen at up to 7.6 of a floor that did not sample the order of sums."""
+U64 = UNIT_ROUNDOFF["float64"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Error:
+    """A side against its own truth, relative to s."""
+
+    rms: float | None
+    """None where one of the two alone is not finite."""
+    worst: float | None
+    ratio: float | None
+    """Mean ratio of side and truth, less 1."""
+
+
+def error(found: Likeness, s: float) -> Error:
+    """The error of a side from its likeness to its truth."""
+    return Error(
+        rms=_over(found.rms, s),
+        worst=found.largest,
+        ratio=None if found.ratio is None else abs(found.ratio - 1),
+    )
+
+
+def semantic_bounds(phi: Floor, u: float) -> tuple[float, float]:
+    """Bounds of RMS / s and of the worst element for two truths."""
+    magnified = SURELY_FAILS * U64 / u
+    return max(SEMANTIC_RMS, magnified * phi.rms), max(SEMANTIC_WORST, magnified * phi.worst)
+
+
+def semantically_equal(truths: Likeness, s: float, phi: Floor, u: float) -> bool:
+    """Rule 1."""
+    rms, worst = semantic_bounds(phi, u)
+    if truths.rms is None or truths.largest is None:
+        return False
+    return truths.rms <= rms * s and truths.largest <= worst
+
+
+def visible(truths: Likeness, s: float, phi: Floor) -> bool:
+    """Rule 3: whether a semantic difference stands out of the profile's noise."""
+    if truths.rms is None or truths.largest is None:
+        return True
+    return truths.rms > phi.rms * s or truths.largest > phi.worst
+
+
+def beyond_precision(found: Error, phi: Floor) -> str:
+    """Rule 2: in which measure a side leaves its profile's noise; empty where in none."""
+    if found.rms is None or found.worst is None:
+        return "not finite on one side only"
+    for name, value, bound in (
+        ("rms", found.rms, phi.rms),
+        ("worst element", found.worst, phi.worst),
+        ("mean ratio", found.ratio or 0.0, phi.ratio),
+    ):
+        if value > FAILS * bound:
+            return f"{name} {value:.1e} from its truth, {value / bound:.0f} times the floor {bound:.1e}"
+    return ""
+
+
+def without_truth(found: Likeness, s: float, phi: Floor) -> Finding:
+    """Rule 4."""
+    if found.rms is None or found.largest is None:
+        return "different"
+    times = max(found.rms / s / phi.rms if s else 0.0, found.largest / phi.worst)
+    return "different" if times > SURELY_FAILS else "same" if times < FAILS else "unclear"
+
+
+def _over(value: float | None, s: float) -> float | None:
+    if value is None:
+        return None
+    return value / s if s else (0.0 if value == 0 else float("inf"))
