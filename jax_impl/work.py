@@ -8,14 +8,13 @@ import time
 from pathlib import Path
 from typing import Self
 
-import numpy as np
-
 from jax_impl import runtime
 from jax_impl.describe import describe
 from jax_impl.feed import Feed
 from jax_impl.models.pair import load_side
 from jax_impl.observe import INIT, Observer
 from jax_impl.parallel import Ranks
+from jax_impl.state import LOADED_PHASES
 from jax_impl.trainer import Trainer
 from spec import protocol, record
 from spec.data.batches import Batch, open_source
@@ -89,6 +88,7 @@ class _Manifest:
             "probes": self._probes,
             "compile_s": compiled.compile_s if compiled else None,
             "capture": compiled.proven if compiled else None,
+            "activations": self._observer.activations,
             "reasons": reasons,
         }
         record.write_json(Path(self._job.out) / "manifest.json", manifest)
@@ -96,33 +96,38 @@ class _Manifest:
 
 def _run(job: Job, trainer: Trainer, observer: Observer) -> None:
     """Steps 0, 1, ...; the metrics of a step are read after the next was dispatched."""
-    with _Steps(job, trainer) as steps:
+    with _Steps(Path(job.out), trainer) as steps:
         for step in range(job.steps):
             rows = trainer.feed.rows(step)
-            observer.before(trainer, step, rows)
+            if job.keep is not None and step in job.keep.steps and trainer.ranks.rank == 0:
+                protocol.keep_state(job, step, trainer.export(LOADED_PHASES), trainer.applied)
+            observer.before(trainer, step, rows, rows)
             trainer.step(rows)
             steps.note(step, rows)
             observer.after(trainer, step)
 
 
 def _lockstep(job: Job, trainer: Trainer, observer: Observer) -> None:
-    """One step from each of the states in the job's folder, step N on the rows of step N."""
-    with _Steps(job, trainer) as steps:
-        for step, tensors in protocol.states(job):
-            trainer.load({"meta/skipped": np.zeros((), np.int64), **tensors})
-            rows = trainer.feed.rows(step)
-            observer.before(trainer, step, rows)
-            trainer.step(rows)
-            steps.note(step, rows)
-            observer.after(trainer, step)
+    """One step from each of the states in the job's folder, step N on the rows of step N; then the reruns."""
+    for rerun, folder in protocol.attempts(job):
+        observer.write_into(folder)
+        with _Steps(folder, trainer) as steps:
+            for step, tensors in protocol.states(job, rerun):
+                trainer.load(tensors)
+                rows = trainer.feed.rows(step)
+                taken = protocol.taken(job, rows, step, rerun)
+                observer.before(trainer, step, rows, taken)
+                trainer.step(taken)
+                steps.note(step, taken)
+                observer.after(trainer, step)
 
 
 class _Steps:
     """`steps.rankR.jsonl`, one line behind the device."""
 
-    def __init__(self, job: Job, trainer: Trainer) -> None:
+    def __init__(self, folder: Path, trainer: Trainer) -> None:
         self._trainer = trainer
-        self._lines = record.Lines(Path(job.out) / f"steps.rank{trainer.ranks.rank}.jsonl")
+        self._lines = record.Lines(folder / f"steps.rank{trainer.ranks.rank}.jsonl")
         self._waiting: tuple[int, int, Batch] | None = None
 
     def note(self, step: int, rows: Batch) -> None:

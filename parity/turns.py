@@ -57,6 +57,11 @@ def observed(plan: Plan) -> tuple[str, ...]:
     return ("grad@0", "clipped@0", "m@0", "v@0", "param@0", "m@last", "v@last", "param@last", *statistics)
 
 
+def observed_phases(plan: Plan) -> tuple[str, ...]:
+    """The phases of one step that can be compared, but for activations."""
+    return ("grad", "clipped", "m", "v", "param", *(("buffer",) if plan.pair else ()))
+
+
 def judged(plan: Plan, folder: Path, timing: Timing | None) -> list[Turn]:
     """A run: each side once for its numbers, and each twice for its speed where `timing` is given."""
     passes, sides = _Passes(plan, folder), plan.backends

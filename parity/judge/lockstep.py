@@ -101,7 +101,9 @@ def compare(
         sides = open_all([Steps(a), Steps(b)])
         truths = []
         if truth_a is not None and truth_b is not None:
-            truths = open_all([Steps(Measured(a.label, Path(truth_a))), Steps(Measured(b.label, Path(truth_b)))])
+            truths = open_all(
+                [Steps(Measured(a.label, Path(truth_a))), Steps(Measured(b.label, Path(truth_b)))]
+            )
         noisy = [open_all(reruns(a)), open_all(reruns(b))]
         steps = sorted(set(sides[0].numbers) & set(sides[1].numbers))
         return [row for step in steps for row in _Step(step, sides, truths, noisy).rows()]
@@ -216,7 +218,11 @@ class _Step:
             finding = rule.without_truth(sides, s, phi)
             return finding, "" if finding == "same" else "no truth was given"
         if not rule.semantically_equal(truths, s, phi, self._u):
-            far = "not finite in float64 on one side" if truths.rms is None else f"float64 against float64: rms {truths.rms / s:.1e} of s"
+            far = (
+                "not finite in float64 on one side"
+                if truths.rms is None
+                else f"float64 against float64: rms {truths.rms / s:.1e} of s"
+            )
             return ("semantics" if rule.visible(truths, s, phi) else "latent"), far
         for label, error in zip(self._labels, errors, strict=True):
             beyond = rule.beyond_precision(error, phi)

@@ -74,10 +74,10 @@ def _parts(a: Steps, name: str) -> list[Named]:
 
 def _activations(a: Steps, b: Steps, step: int) -> list[Named]:
     translated = {_translate(b, name): name for name in b.names(step, "act")}
-    order = {name: place for place, name in enumerate(a.activation_order() or b.activation_order())}
+    order = {name: place for place, name in enumerate(_computed_order(a, b))}
     names = sorted(
         (name for name in a.names(step, "act") if _translate(a, name) in translated),
-        key=lambda name: (order.get(name, len(order)), name),
+        key=lambda name: (order.get(_translate(a, name), len(order)), name),
     )
     found = []
     for name in names:
@@ -88,6 +88,12 @@ def _activations(a: Steps, b: Steps, step: int) -> list[Named]:
         elif len(one) > 2 and one == (two[0], two[-1], *two[1:-1]):
             found.append(Named(name, other, channels_last=True, title=name))
     return found
+
+
+def _computed_order(a: Steps, b: Steps) -> list[str]:
+    """Torch notes the order of calls; the order in a compiled program is nobody's."""
+    order = (b if b.measured.job.side == "torch" else a).activation_order()
+    return [_translate(a, name) for name in order]
 
 
 def _translate(side: Steps, name: str) -> str:

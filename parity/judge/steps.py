@@ -15,11 +15,10 @@ import numpy as np
 from parity.judge.align import Measured, TensorFile
 from spec import noise, record
 from spec.data.folder import batch_file
+from spec.protocol import RERUNS
 from spec.weights import load_tensors
 
 SCALARS = ("loss", "grad_norm", "lr")
-RERUNS = "reruns"
-"""Folder of a lockstep pass with one folder a rerun, laid out as the pass itself."""
 
 
 class Steps:
