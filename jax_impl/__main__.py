@@ -13,6 +13,7 @@ import pkgutil
 import sys
 import time
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,8 @@ from spec.run import AUTO_MODES, Execution
 def main(arguments: list[str]) -> int:
     """Does what the command line says and returns the exit code."""
     if arguments[:1] == ["work"]:
-        return serve(arguments[1:])
+        names = (line.strip() for line in sys.stdin) if arguments[1:] == ["-"] else arguments[1:]
+        return serve(names)
     import tyro  # here, because a machine that only does jobs need not have it
 
     try:
@@ -42,7 +44,7 @@ def main(arguments: list[str]) -> int:
         return int(ExitCode.CRASHED)
 
 
-def serve(paths: list[str]) -> int:
+def serve(paths: Iterable[str]) -> int:
     """Does job files in one group of processes, which the first job decides."""
     joined: list[parallel.Ranks] = []
 

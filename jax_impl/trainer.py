@@ -21,6 +21,7 @@ import numpy as np
 from jax_impl import parallel, runtime, state
 from jax_impl.baselines import Baseline
 from jax_impl.compile import Compiled, compile_observed, compile_step, uncompiled
+from jax_impl.edits import Seen, edited
 from jax_impl.feed import Feed, Stage
 from jax_impl.memory import METRICS, Arena
 from jax_impl.models import Side, preset_side
@@ -30,6 +31,8 @@ from jax_impl.step import Step, make_step
 from spec import codec
 from spec.data.batches import Batch, RowSource, open_source
 from spec.edits import Edit, constants
+from spec.edits.data import edited_rows
+from spec.edits.weights import moved
 from spec.errors import RuleError
 from spec.mapping.links import jax_table
 from spec.run import Execution, Problem
@@ -77,15 +80,21 @@ class Trainer:
         runtime.configure(problem, execution)
         self.problem, self.mode, self._source = problem, mode, source
         self.ranks = ranks or parallel.join(execution)
-        chosen = constants(problem, edits)
-        self.side = side or preset_side(problem, chosen)
+        self._edits = tuple(edits)
+        """Planted changes."""
+        chosen = constants(problem, self._edits)
+        self._edited: Seen = {}
+        """What stood where they acted inside the model."""
+        # A preset's own model reads some of its constants itself.
+        calls = [edit for edit in self._edits if side or not hasattr(chosen, edit.name)]
+        self.side = edited(side or preset_side(problem, chosen), calls, self._edited)
         table = problem.parameter_table()
         self.compiled: Compiled | None = None
         """What the step became; None until the first batch tells its shapes."""
         self._observed: Step | None = None
         self.state: State
         if mode.startswith("baseline:"):
-            if chosen != constants(problem):
+            if self._edits:
                 raise RuleError("A baseline is stock.", f"edits on {mode}", "edit another mode")
             name = mode.removeprefix("baseline:")
             self.state = baseline = Baseline(name, self.side, problem, chosen, self.ranks)
@@ -118,7 +127,7 @@ class Trainer:
 
     def step(self, rows: Batch) -> None:
         """Dispatches one step on this rank's rows; returns as soon as the device has all its orders."""
-        self.launch(self.stage(rows))
+        self.launch(self.stage(edited_rows(self._edits, rows)))
 
     def launch(self, batch: DeviceBatch) -> None:
         """The second half of `step`: one call, on rows that `stage` has put on the device."""
@@ -135,7 +144,7 @@ class Trainer:
 
         Nothing else changes. All ranks call this together.
         """
-        batch = self.stage(rows)
+        batch = self.stage(edited_rows(self._edits, rows))
         if self._observed is None:
             assert isinstance(self.state, Arena)
             self._observed = compile_observed(self._step, self.state, batch, self.problem.profile)
@@ -163,11 +172,11 @@ class Trainer:
 
     def export(self, phases: Iterable[str]) -> Tensors:
         """Copies of the phases on the host, keys `phase/name`; waits for the device."""
-        return state.export(self.state, phases)
+        return moved(self._edits, state.export(self.state, phases), back=True)
 
     def load(self, tensors: Tensors) -> None:
         """Puts a state in place, keys `phase/name`; see `jax_impl.state.load`."""
-        state.load(self.state, tensors)
+        state.load(self.state, moved(self._edits, tensors))
 
     def facts(self) -> dict[str, Any]:
         """What this trainer really holds, for the manifest."""
@@ -178,6 +187,7 @@ class Trainer:
             "precision": codec.to_dict(self.problem.profile),
             "world_size": self.ranks.world_size,
             "num_params": sum(math.prod(parameter["shape"]) for parameter in parameters),
+            "edited": self._edited,
         }
 
     def close(self) -> None:

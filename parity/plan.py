@@ -12,7 +12,7 @@ from parity.cluster import Cluster
 from parity.devices import check_processes, count_gpus
 from parity.options import Bench, Run, Train, Training
 from parity.pairs import read
-from parity.pairs.problem import from_pair, pair_files, refuse_edits_of_models
+from parity.pairs.problem import from_pair, pair_files
 from spec import edits as catalogue
 from spec.edits import Edit
 from spec.errors import RuleError
@@ -70,9 +70,10 @@ def make_plan(options: Run | Train | Bench) -> Plan:
         )
     devices, global_batch, notes = _devices(options, chosen, device, cluster)
     edits = parse_edits(() if isinstance(options, Bench) else options.edit, backends)
+    for side, edit in ((side, edit) for side, own in edits.items() for edit in own):
+        catalogue.refuse(edit, side, pair=pair is not None)
     if pair:
         global_batch = pair.rows
-        refuse_edits_of_models(edits)
     spec = run_spec(
         Path(pair.folder).name if pair else options.preset,
         steps=options.steps,

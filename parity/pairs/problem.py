@@ -6,7 +6,6 @@ Must not: start a process.
 from pathlib import Path
 
 from parity.options import Training
-from spec.edits import OF_MODELS, Edit
 from spec.errors import RuleError
 from spec.pairs.materialise import Outline
 from spec.presets import Preset
@@ -53,19 +52,3 @@ def pair_files(outline: Outline) -> PairFiles:
     return PairFiles(
         torch=str(folder / pair.torch), jax=str(folder / pair.jax), init=pair.init, links=pair.links
     )
-
-
-def refuse_edits_of_models(edits: dict[str, tuple[Edit, ...]]) -> None:
-    """Refuses an edit that no line of a user's model would read.
-
-    Raises:
-      RuleError: there is one.
-    """
-    for side, own in edits.items():
-        for edit in own:
-            if edit.name in OF_MODELS:
-                raise RuleError(
-                    "An edit reaches what this project runs: the optimizer, the schedule, the clipping.",
-                    f"--edit {side}:{edit.name} on a pair, whose models are the user's",
-                    f"change it in the {side} side's file",
-                )
