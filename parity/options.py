@@ -60,6 +60,9 @@ class Run(Training):
     """torch,jax; with one of them there is no verdict."""
     edit: Annotated[tuple[str, ...], arg(metavar="SIDE:NAME=VALUE"), UseAppendAction] = ()
     """Plant a named change on one side, such as jax:clip_eps=1e-6."""
+    judge: Annotated[str, arg(metavar="table|measured")] = "table"
+    """table: by tolerances measured before. measured: by this run's own floors and float64 truths, at steps
+    that both sides make from the same states; takes about three times as long."""
     time: bool = True
     """Also measure speed, the sides in turn."""
 

@@ -4,7 +4,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from parity import assemble, folders, turns
+from parity import assemble, folders, measuring, turns
+from parity.judge.measured import Passes
 from parity.judge.verdict import EXIT_CODES, judge
 from parity.options import Run, Train
 from parity.pairs.settle import Settled, settle
@@ -49,19 +50,32 @@ def train(options: Run | Train, argv: Sequence[str], progress: Progress) -> tupl
     for note in plan.notes:
         progress.say(note)
     settled = settle(plan, folder, progress)
+    if isinstance(options, Run):
+        measuring.check(options.judge, settled.plan)
     assemble.write_run(folder, settled.plan, argv)
     timing = TIMING[plan.spec.execution.device] if options.time else None
     passes = [] if settled.refusals else turns.judged(settled.plan, folder, timing)
     held = hold(settled.plan, passes, folder, progress)
+    measured = None
+    if isinstance(options, Run) and options.judge == "measured":
+        more, measured = measuring.measure(settled.plan, folder, held, progress)
+        held += more
     command = "train" if isinstance(options, Train) else "run"
-    return _result(command, settled, folder, held, started), folder
+    return _result(command, settled, folder, held, measured, started), folder
 
 
-def _result(command: str, settled: Settled, folder: Path, held: Sequence[Held], started: float) -> Result:
+def _result(
+    command: str,
+    settled: Settled,
+    folder: Path,
+    held: Sequence[Held],
+    measured: Passes | None,
+    started: float,
+) -> Result:
     judging, plan = time.monotonic(), settled.plan
     code, message = assemble.failure(held)
     passes = assemble.run_passes(held)
-    numerics = judge(passes["torch"], passes["jax"]) if len(passes) == 2 else None
+    numerics = judge(passes["torch"], passes["jax"], measured) if len(passes) == 2 else None
     found, verdict = _verdict(code, numerics, settled)
     reasons = [*settled.refusals, *(numerics.reasons if numerics else []), *settled.notes]
     speed, launches = assemble.speed(held), assemble.launches(held)

@@ -11,7 +11,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from parity.judge.likeness import factor
+from parity.judge.measures import rms as rms_of
+
 _NOTHING = 1e-300
+
+
+@dataclass(frozen=True, kw_only=True)
+class Least:
+    """What a floor is at least, however quiet the reruns are."""
+
+    whole: float
+    """max(u, u' sqrt(n)): one rounding of the result, and n roundings of a sum that wander at random."""
+    factor: float
+    """u': one rounding of a number that all elements were multiplied with."""
+    stored: float
+    """Unit roundoff of what parameters are stored in."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,47 +36,66 @@ class Floor:
     rms: float
     worst: float
     """At single elements, relative to max(|T|, s)."""
-    ratio: float
-    """How far the mean ratio of a rerun to the truth is from 1, as an RMS."""
+    factor: float
+    """How far the factor that carries the steps without noise onto a rerun is from 1, as an RMS."""
     reruns: int
-    """0 where none were made: then it is the smallest possible, u and u' sqrt(n)."""
+    """0 where none were made: then it is the least."""
+    reach: tuple[float, float] = (0.0, 0.0)
+    """Of an update: how much larger the parameters are than s, as an RMS and at the worst element. Storing
+    them rounds by that, in roundoffs."""
 
 
-def smallest(compute_u: float, sum_u: float, terms: int) -> float:
-    """max(u, u' sqrt(n)): one rounding of the result, and n roundings of a sum that wander at random.
+def least(compute_u: float, sum_u: float, stored_u: float, terms: int) -> Least:
+    """The least floor of a step.
 
     Args:
-      compute_u, sum_u: unit roundoff of results, and of what sums are kept in.
+      compute_u, sum_u, stored_u: unit roundoff of results, of what sums are kept in, of stored parameters.
       terms: n, length of the longest sum.
     """
-    return max(compute_u, sum_u * math.sqrt(terms))
+    return Least(whole=max(compute_u, sum_u * math.sqrt(terms)), factor=sum_u, stored=stored_u)
 
 
-def floor(clean: np.ndarray, reruns: Iterable[np.ndarray], s: float, least: float) -> Floor:
-    """The floor of one tensor, at least `least`.
+def floor(
+    clean: np.ndarray,
+    reruns: Iterable[np.ndarray],
+    s: float,
+    smallest: Least,
+    parameter: np.ndarray | None = None,
+) -> Floor:
+    """The floor of one tensor.
 
     Args:
       clean: its values without noise, in float64.
       reruns: its values in each rerun.
       s: its scale.
+      parameter: of an update, the parameter that it is added to.
     """
-    s, squares, worst, ratios, count = max(s, _NOTHING), [], 0.0, [], 0
+    s = max(s, _NOTHING)
     size = np.maximum(np.abs(clean), s)
-    power = float(np.vdot(clean, clean))
+    squares, worsts, factors = [0.0], [0.0], [0.0]
+    made = 0
     for array in reruns:
-        count += 1
+        made += 1
         with np.errstate(invalid="ignore"):
             distance = np.abs(array - clean)
-        if not np.isfinite(distance).all():
-            continue
-        squares.append(float(np.mean(np.square(distance))))
-        worst = max(worst, float((distance / size).max()))
-        ratios.append(float(np.vdot(array, clean)) / power - 1 if power else 0.0)
-    rms = math.sqrt(float(np.mean(squares))) / s if squares else 0.0
-    ratio = math.sqrt(float(np.mean(np.square(ratios)))) if ratios else 0.0
+        if np.isfinite(distance).all():
+            squares.append(float(np.mean(np.square(distance))))
+            worsts.append(float((distance / size).max()))
+            factors.append(factor(array, clean, s))
+    reach = (0.0, 0.0)
+    if parameter is not None:
+        reach = (rms_of(parameter) / s, float((np.abs(parameter) / size).max()))
+    whole = max(_mean_root(squares) / s, smallest.whole, smallest.stored * reach[0])
     return Floor(
-        rms=max(rms, least),
-        worst=max(worst, least),
-        ratio=max(ratio, least / math.sqrt(clean.size) if clean.size else least),
-        reruns=count,
+        rms=whole,
+        worst=max(*worsts, smallest.whole, smallest.stored * reach[1]),
+        factor=max(_mean_root(np.square(factors)), smallest.factor, whole / math.sqrt(max(1, clean.size))),
+        reruns=made,
+        reach=reach,
     )
+
+
+def _mean_root(squares: Iterable[float]) -> float:
+    """Root of the mean of squares whose first is a zero that stands for none."""
+    found = list(squares)[1:]
+    return math.sqrt(float(np.mean(found))) if found else 0.0

@@ -75,6 +75,18 @@ def liken(a: np.ndarray, b: np.ndarray, s: float, roundoff: float) -> Likeness:
     )
 
 
+def factor(array: np.ndarray, truth: np.ndarray, s: float) -> float:
+    """|k - 1| of the factor k that carries the truth onto an array, elements that are not finite left out.
+
+    It sees what all elements share and averages what they do not. Where the truth is smaller than s, the
+    factor is of s: a truth of zero has none of its own.
+    """
+    kept = np.isfinite(array) & np.isfinite(truth)
+    array, truth = (array, truth) if kept.all() else (array[kept], truth[kept])
+    power = max(float(np.vdot(truth, truth)), truth.size * s * s)
+    return abs(float(np.vdot(array - truth, truth))) / power if power else 0.0
+
+
 def spacing(a: float, b: float, roundoff: float) -> float:
     """Distance of neighbouring numbers at the larger of two, in a dtype of that unit roundoff."""
     size = max(abs(float(a)), abs(float(b)), _NOTHING)

@@ -9,7 +9,7 @@ truths against each other, and all of it against the floor of rounding. Must not
 """
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,7 @@ import numpy as np
 from parity.judge import rule
 from parity.judge.align import Measured
 from parity.judge.evidence import CAUSAL_ORDER
-from parity.judge.floors import Floor, floor, smallest
+from parity.judge.floors import Floor, floor, least
 from parity.judge.likeness import Likeness, liken
 from parity.judge.measures import rms
 from parity.judge.order import Named, shared
@@ -28,6 +28,8 @@ from spec.precision import UNIT_ROUNDOFF
 
 _GROUP_SHARE = 1e-6
 """A tensor much smaller than its group is measured against the group: its own scale may be rounding alone."""
+Read = Callable[[Steps], np.ndarray]
+"""Takes one tensor or number out of a pass."""
 _AGREE = ("same", "latent")
 
 
@@ -95,7 +97,7 @@ def compare(
     a, b = Measured(labels[0], Path(folder_a)), Measured(labels[1], Path(folder_b))
     with contextlib.ExitStack() as opened:
 
-        def open_all(found: Iterator[Steps] | Sequence[Steps]) -> list[Steps]:
+        def open_all(found: Iterable[Steps]) -> list[Steps]:
             return [opened.enter_context(steps) for steps in found]
 
         sides = open_all([Steps(a), Steps(b)])
@@ -125,7 +127,8 @@ class _Step:
         widest = max((dim for row in problem.parameter_table() for dim in row.shape), default=1)
         self._u = profile.unit_roundoff
         terms = max(self.sides[0].tokens(self.step), widest)
-        self._least = smallest(self._u, UNIT_ROUNDOFF[profile.accumulate], terms)
+        kept = UNIT_ROUNDOFF[profile.accumulate], UNIT_ROUNDOFF[profile.master]
+        self._least = least(self._u, *kept, terms)
         self._labels = self.sides[0].label, self.sides[1].label
 
     def rows(self) -> Iterator[Row]:
@@ -155,6 +158,7 @@ class _Step:
                 lambda steps, named=named: named.cut(steps.read(self.step, phase, named.a)),
                 lambda steps, named=named: named.cut(named.turned(steps.read(self.step, phase, named.b))),
                 group,
+                before=named.cut(self.sides[0].before(self.step, named.a)) if phase == "param" else None,
             )
 
     def _group(self, phase: str, found: list[Named]) -> float:
@@ -167,17 +171,29 @@ class _Step:
         count = sum(size for _, size in squares)
         return float(np.sqrt(sum(total for total, _ in squares) / count)) if count else 0.0
 
-    def _row(self, phase: str, tensor: str | None, read_a, read_b, group: float, exact: bool = False) -> Row:
+    def _row(
+        self,
+        phase: str,
+        tensor: str | None,
+        read_a: Read,
+        read_b: Read,
+        group: float,
+        before: np.ndarray | None = None,
+        exact: bool = False,
+    ) -> Row:
         values = [read_a(self.sides[0]), read_b(self.sides[1])]
         true = [read_a(self.truths[0]), read_b(self.truths[1])] if self.truths else None
         s = max(*(rms(array) for array in true or values), _GROUP_SHARE * group)
         sides = liken(*values, s, self._u)
-        phi = self._floor(values, [read_a, read_b], s)
+        phi = self._floor(values, (read_a, read_b), s, before)
         truths = liken(*true, s, rule.U64) if true else None
         errors = None
         if true:
-            likenesses = [liken(value, truth, s, self._u) for value, truth in zip(values, true, strict=True)]
-            errors = rule.error(likenesses[0], s), rule.error(likenesses[1], s)
+            one, other = (
+                rule.error(liken(value, truth, s, self._u), value, truth, s)
+                for value, truth in zip(values, true, strict=True)
+            )
+            errors = one, other
         finding, reason = self._finding(sides, truths, errors, s, phi, exact)
         return Row(
             step=self.step,
@@ -194,10 +210,12 @@ class _Step:
             truth_at_worst=(float(true[0][sides.index]), float(true[1][sides.index])) if true else None,
         )
 
-    def _floor(self, values: list[np.ndarray], reads, s: float) -> Floor:
+    def _floor(
+        self, values: list[np.ndarray], reads: tuple[Read, Read], s: float, before: np.ndarray | None
+    ) -> Floor:
         """The smaller floor of the two sides: a side that rounds too much must not hide behind its own."""
         found = [
-            floor(value, (read(steps) for steps in steps_of), s, self._least)
+            floor(value, (read(steps) for steps in steps_of), s, self._least, before)
             for value, read, steps_of in zip(values, reads, self.noisy, strict=True)
         ]
         return min(found, key=lambda one: one.rms)
@@ -218,11 +236,9 @@ class _Step:
             finding = rule.without_truth(sides, s, phi)
             return finding, "" if finding == "same" else "no truth was given"
         if not rule.semantically_equal(truths, s, phi, self._u):
-            far = (
-                "not finite in float64 on one side"
-                if truths.rms is None
-                else f"float64 against float64: rms {truths.rms / s:.1e} of s"
-            )
+            far = "one side alone is not finite in float64"
+            if truths.rms is not None and truths.largest is not None:
+                far = f"in float64 rms rel {truths.rms / s:.1e}, worst element {truths.largest:.1e}"
             return ("semantics" if rule.visible(truths, s, phi) else "latent"), far
         for label, error in zip(self._labels, errors, strict=True):
             beyond = rule.beyond_precision(error, phi)

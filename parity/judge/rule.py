@@ -4,7 +4,8 @@ T is the truth: the same step in float64. s = max(RMS of T, 1e-6 x RMS of its gr
 of the profile; phi the floor (`floors`).
 
 1. Semantics: the two truths are equal where RMS / s <= 1e-12 and the worst element <= 1e-10, or where they
-   lie within 64 phi u64 / u: phi tells how a tensor magnifies rounding, in float64 as in the profile.
+   lie within 64 phi u64 / u: phi tells how a tensor magnifies rounding, in float64 as in the profile. An
+   update is cut off by the parameter that it is added to: 64 u64 |parameter| is allowed there.
 2. Precision: a side keeps its profile where it lies within 8 phi of its own truth, as an RMS, at its worst
    element and in its mean ratio.
 3. A semantic difference larger than phi is DIFFERENT; below it is latent.
@@ -14,8 +15,10 @@ of the profile; phi the floor (`floors`).
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from parity.judge.floors import Floor
-from parity.judge.likeness import Likeness
+from parity.judge.likeness import Likeness, factor
 from spec.precision import UNIT_ROUNDOFF
 
 Finding = Literal["same", "latent", "semantics", "precision", "different", "unclear", "unmatched"]
@@ -35,23 +38,23 @@ class Error:
     rms: float | None
     """None where one of the two alone is not finite."""
     worst: float | None
-    ratio: float | None
-    """Mean ratio of side and truth, less 1."""
+    factor: float | None
+    """How far the factor that carries the truth onto the side is from 1; see `likeness.factor`."""
 
 
-def error(found: Likeness, s: float) -> Error:
-    """The error of a side from its likeness to its truth."""
-    return Error(
-        rms=_over(found.rms, s),
-        worst=found.largest,
-        ratio=None if found.ratio is None else abs(found.ratio - 1),
-    )
+def error(found: Likeness, side: np.ndarray, truth: np.ndarray, s: float) -> Error:
+    """The error of a side, whose likeness to its truth is known."""
+    parted = None if found.rms is None else factor(side, truth, s)
+    return Error(rms=_over(found.rms, s), worst=found.largest, factor=parted)
 
 
 def semantic_bounds(phi: Floor, u: float) -> tuple[float, float]:
     """Bounds of RMS / s and of the worst element for two truths."""
-    magnified = SURELY_FAILS * U64 / u
-    return max(SEMANTIC_RMS, magnified * phi.rms), max(SEMANTIC_WORST, magnified * phi.worst)
+    rms, worst = (
+        SURELY_FAILS * U64 * max(floor / u, reach)
+        for floor, reach in zip((phi.rms, phi.worst), phi.reach, strict=True)
+    )
+    return max(SEMANTIC_RMS, rms), max(SEMANTIC_WORST, worst)
 
 
 def semantically_equal(truths: Likeness, s: float, phi: Floor, u: float) -> bool:
@@ -76,7 +79,7 @@ def beyond_precision(found: Error, phi: Floor) -> str:
     for name, value, bound in (
         ("rms", found.rms, phi.rms),
         ("worst element", found.worst, phi.worst),
-        ("mean ratio", found.ratio or 0.0, phi.ratio),
+        ("mean ratio", found.factor or 0.0, phi.factor),
     ):
         if value > FAILS * bound:
             return f"{name} {value:.1e} from its truth, {value / bound:.0f} times the floor {bound:.1e}"
