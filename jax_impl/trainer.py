@@ -127,7 +127,7 @@ class Trainer:
 
     def step(self, rows: Batch) -> None:
         """Dispatches one step on this rank's rows; returns as soon as the device has all its orders."""
-        self.launch(self.stage(edited_rows(self._edits, rows)))
+        self.launch(self.stage(edited_rows(self._edits, rows, self.problem.workload)))
 
     def launch(self, batch: DeviceBatch) -> None:
         """The second half of `step`: one call, on rows that `stage` has put on the device."""
@@ -144,7 +144,7 @@ class Trainer:
 
         Nothing else changes. All ranks call this together.
         """
-        batch = self.stage(edited_rows(self._edits, rows))
+        batch = self.stage(edited_rows(self._edits, rows, self.problem.workload))
         if self._observed is None:
             assert isinstance(self.state, Arena)
             self._observed = compile_observed(self._step, self.state, batch, self.problem.profile)

@@ -110,6 +110,32 @@ class Compare(Output):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Saved(Output):
+    """A saved run of both sides that is asked about: shared by explain and power."""
+
+    run: Positional[Annotated[str, arg(metavar="RUN")]] = "last"
+    """A run folder, its number, or `last`."""
+    timeout_s: Annotated[float, arg(metavar="SECONDS")] = 600.0
+    """A side that takes longer for one pass is ended."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explain(Saved):
+    """Find the cause of a difference and confirm it: which change makes one side the other.
+
+    Exit code: 0 every difference is explained, 1 something is left, 2 usage, 6 a side crashed or hung.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Power(Saved):
+    """Say which known mistakes a run would have caught, by making each of them on one side.
+
+    Exit code: 0, 2 usage, 6 a side crashed or hung.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
 class Prepare:
     """Make a token shard out of a text, one token a byte."""
 
@@ -141,6 +167,8 @@ Command = (
     | Annotated[Train, subcommand("train")]
     | Annotated[Bench, subcommand("bench")]
     | Annotated[Compare, subcommand("compare")]
+    | Annotated[Explain, subcommand("explain")]
+    | Annotated[Power, subcommand("power")]
     | Annotated[Data, subcommand("data")]
     | Annotated[Doctor, subcommand("doctor")]
 )
@@ -151,6 +179,8 @@ COMMANDS: dict[str, type] = {
     "train": Train,
     "bench": Bench,
     "compare": Compare,
+    "explain": Explain,
+    "power": Power,
     "data prepare": Prepare,
     "doctor": Doctor,
 }
@@ -178,7 +208,7 @@ def _option_names(command: type) -> list[str]:
     return names
 
 
-def parse(arguments: list[str]) -> Run | Train | Bench | Compare | Data | Doctor:
+def parse(arguments: list[str]) -> Run | Train | Bench | Compare | Explain | Power | Data | Doctor:
     """The command that the arguments ask for; SystemExit(2), with the nearest option, where none fits."""
     return tyro.cli(
         Command,  # type: ignore[arg-type]

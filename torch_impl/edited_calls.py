@@ -232,7 +232,7 @@ def _constant_bf16(call: Call, value: float) -> str | None:
 
 def _matmul_bits(call: Call, value: float) -> str | None:
     products = (torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, Tensor.bmm, torch.mm, F.linear)
-    if call.func not in products:
+    if call.func not in products or not value:
         return None
     bits = int(value)
     call.args = (*(_Rounded.apply(one, bits) for one in call.args[:2]), *call.args[2:])

@@ -127,7 +127,7 @@ class Trainer:
 
     def step(self, rows: Batch) -> None:
         """Dispatches one step on this rank's rows; returns as soon as the device has all its orders."""
-        self.launch(self.stage(edited_rows(self._edits, rows)))
+        self.launch(self.stage(edited_rows(self._edits, rows, self.problem.workload)))
 
     def launch(self, batch: Any) -> None:
         """The second half of `step`, on rows that `stage` has put on the device."""

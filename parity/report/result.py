@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct, field
 
+from parity.report.causes import Explanation, Power
 from spec import record
 
 SCHEMA_VERSION = 1
@@ -352,6 +353,10 @@ class Result(Struct, kw_only=True):
     """Why a part is null, by its name."""
     pair: PairRecord | None = None
     """The user's pair; null for a preset."""
+    explanation: Explanation | None = None
+    """What `parity explain` found about this run, the last time; null where it was not asked."""
+    power: Power | None = None
+    """Which mistakes `parity power` found that this run would have caught; null where it was not asked."""
 
 
 def to_json(result: Result) -> str:

@@ -51,7 +51,7 @@ OF_DATA = {
         reach="data",
         shows="loss",
         signature="loss alone",
-        values=(1, -1),
+        values=(1, -1, 0),
         number=int,
         mend={side: "shift labels by {value} more; once altogether" for side in ("torch", "jax")},
     ),

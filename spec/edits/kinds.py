@@ -34,8 +34,9 @@ class Kind:
     """What its difference looks like there; see `parity.explain.signature`."""
     values: tuple[float, ...] = ()
     """Values that are tried. All of them where it has no `scale`; starting points where it has."""
-    scale: Literal["", "linear", "log"] = ""
-    """How an unknown value is solved for; empty where only `values` make sense."""
+    scale: Literal["", "linear", "log", "exp"] = ""
+    """In which its effect is nearly linear, for solving an unknown value; empty where only `values` make
+    sense."""
     number: type = float
     """The type of the value: float, int or bool."""
     mend: dict[str, str | dict[float, str]] = field(default_factory=dict)

@@ -16,7 +16,7 @@ OF_MODELS = {
         shows="act",
         signature="largest where inputs are small",
         values=(1e-6, 1e-5, 1e-3),
-        scale="log",
+        scale="linear",
         mend={_TORCH: "nn.LayerNorm(..., eps={value})", _JAX: "nnx.LayerNorm(..., epsilon={value})"},
     ),
     "rmsnorm_eps": Kind(
@@ -25,7 +25,7 @@ OF_MODELS = {
         shows="act",
         signature="largest where inputs are small",
         values=(1e-6, 1e-5, 1.1920929e-07),
-        scale="log",
+        scale="linear",
         mend={
             _TORCH: "nn.RMSNorm(..., eps={value}); the default is that of the dtype",
             _JAX: "nnx.RMSNorm(..., epsilon={value})",
@@ -37,7 +37,7 @@ OF_MODELS = {
         shows="act",
         signature="largest where inputs are small",
         values=(1e-5, 1e-3),
-        scale="log",
+        scale="linear",
         mend={_TORCH: "nn.BatchNorm(..., eps={value})", _JAX: "nnx.BatchNorm(..., epsilon={value})"},
     ),
     "batchnorm_momentum": Kind(
@@ -104,7 +104,7 @@ OF_MODELS = {
         shows="act",
         signature="elementwise",
         values=(0.5, 0.25, 2.0),
-        scale="log",
+        scale="linear",
         mend={side: "multiply the scores by {value} more" for side in (_TORCH, _JAX)},
         jax=_OWN,
     ),
@@ -114,7 +114,7 @@ OF_MODELS = {
         shows="act",
         signature="elementwise",
         values=(-1e9, -1e4, -10.0),
-        scale="linear",
+        scale="exp",
         mend={_TORCH: "masked_fill(mask, {value})", _JAX: "jnp.where(mask, scores, {value})"},
         jax=_OWN,
     ),
@@ -150,9 +150,12 @@ OF_MODELS = {
         reach="model",
         shows="act",
         signature="one ratio for all tensors",
-        values=(1,),
+        values=(1, 0),
         number=bool,
-        mend={side: {1: "round the constant to bfloat16 before the product"} for side in (_TORCH, _JAX)},
+        mend={
+            side: {1: "round the constant to bfloat16 before the product", 0: "the constant as it is"}
+            for side in (_TORCH, _JAX)
+        },
         jax=_OWN,
     ),
     "softmax_bits": Kind(
@@ -174,19 +177,21 @@ OF_MODELS = {
         jax=_OWN,
     ),
     "matmul_bits": Kind(
-        what="inputs of matrix products are rounded to value bits of mantissa: 10 for TF32, 7 for bfloat16",
+        what="inputs of matrix products are rounded to value bits of mantissa: 10 TF32, 7 bfloat16, 0 all",
         reach="model",
         shows="act",
         signature="elementwise",
-        values=(10, 7),
+        values=(10, 7, 0),
         number=int,
         narrow=True,
         mend={
             _TORCH: {
+                0: "products of inputs as they are",
                 10: "torch.backends.cuda.matmul.fp32_precision = 'tf32'",
                 7: "bfloat16 inputs of products",
             },
             _JAX: {
+                0: "products of inputs as they are",
                 10: 'jax.default_matmul_precision("tensorfloat32"), the default on a GPU',
                 7: 'jax.default_matmul_precision("bfloat16")',
             },

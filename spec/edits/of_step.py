@@ -14,7 +14,7 @@ OF_STEP = {
         shows="clipped",
         signature="one ratio for all tensors",
         values=(1e-6, 1e-3),
-        scale="log",
+        scale="linear",
         mend={
             _TORCH: "clip by max_norm / (norm + {value})",
             _JAX: "clip by max_norm / (norm + {value}); optax.clip_by_global_norm has 0",
@@ -26,7 +26,7 @@ OF_STEP = {
         shows="clipped",
         signature="one ratio for all tensors",
         values=(0.5, 1.0, 10.0),
-        scale="log",
+        scale="linear",
         mend={
             _TORCH: "clip_grad_norm_(parameters, {value})",
             _JAX: "optax.clip_by_global_norm({value})",
@@ -38,7 +38,7 @@ OF_STEP = {
         shows="param",
         signature="largest where gradients are small",
         values=(1e-8, 1e-6, 1e-4),
-        scale="log",
+        scale="linear",
         mend={_TORCH: "AdamW(eps={value})", _JAX: "optax.adamw(eps={value})"},
     ),
     "adam_eps_place": Kind(
@@ -154,7 +154,7 @@ OF_STEP = {
         shows="loss",
         signature="one ratio for all tensors",
         values=(0.5, 2.0),
-        scale="log",
+        scale="linear",
         mend={side: "multiply the loss by {value}" for side in (_TORCH, _JAX)},
     ),
     "grad_scale": Kind(
@@ -163,7 +163,7 @@ OF_STEP = {
         shows="grad",
         signature="one ratio for all tensors",
         values=(0.5, 2.0),
-        scale="log",
+        scale="linear",
         mend={
             _TORCH: "multiply gradients by {value}; DDP divides by the ranks once already",
             _JAX: "multiply gradients by {value}; psum where pmean was, or the reverse",

@@ -65,6 +65,6 @@ def test_halves_of_a_head_become_neighbours() -> None:
 
 def test_labels_shift_and_the_rest_stays() -> None:
     rows = {"tokens": np.array([[1, 2, 3]], np.int32), "labels": np.array([[2, 3, 4]], np.int32)}
-    edited = edited_rows([parse("label_shift=1")], rows)
+    edited = edited_rows([parse("label_shift=1")], rows, "gpt")
     assert edited["labels"].tolist() == [[3, 4, -1]] and edited["tokens"] is rows["tokens"]
-    assert edited_rows([parse("label_shift=-1")], rows)["labels"].tolist() == [[-1, 2, 3]]
+    assert edited_rows([parse("label_shift=-1")], rows, "gpt")["labels"].tolist() == [[-1, 2, 3]]
