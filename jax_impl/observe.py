@@ -13,6 +13,7 @@ import numpy as np
 from flax import nnx
 
 from jax_impl.memory import Arrays, TrainState
+from jax_impl.promote import through
 from jax_impl.runtime import compiler_options, matmul_precision
 from jax_impl.step import cast
 from jax_impl.trainer import Trainer
@@ -105,7 +106,7 @@ def forward_program(trainer: Trainer, rows: Batch) -> Forward:
         return cast(_by_call(outputs), profile.master)
 
     arguments = arena.tensors("param"), arena.tensors("buffer"), rows
-    return jax.jit(forward).lower(*arguments).compile(compiler_options(profile))
+    return jax.jit(through(forward)).lower(*arguments).compile(compiler_options(profile))
 
 
 def activations(trainer: Trainer, rows: Batch, program: Forward | None = None) -> Tensors:

@@ -23,6 +23,7 @@ from jax import lax
 from jax_impl.memory import Arena, Arrays, TrainState
 from jax_impl.models import Side
 from jax_impl.optimizer import adamw, clip_coefficient, global_norm
+from jax_impl.promote import through
 from jax_impl.runtime import matmul_precision
 from spec.edits import Constants, device_table
 from spec.run import Problem
@@ -65,7 +66,7 @@ def make_step(side: Side, problem: Problem, constants: Constants, arena: Arena) 
             return loss_sum, (count, arena.buffers_of(module))
 
         with matmul_precision(profile):
-            (loss_sum, (count, after)), grads = jax.value_and_grad(loss, has_aux=True)(working)
+            (loss_sum, (count, after)), grads = through(jax.value_and_grad(loss, has_aux=True))(working)
         return cast(Sums(grads, loss_sum, count), profile.accumulate), after
 
     def step(state: TrainState, batch: Batch) -> tuple[TrainState, jax.Array, dict[str, Arrays]]:

@@ -14,6 +14,7 @@ from jax_impl.feed import Feed
 from jax_impl.models.pair import load_side
 from jax_impl.observe import INIT, Observer
 from jax_impl.parallel import Ranks
+from jax_impl.promote import Promotion, promoting
 from jax_impl.state import LOADED_PHASES
 from jax_impl.trainer import Trainer
 from spec import protocol, record
@@ -36,6 +37,13 @@ def do(job: Job, ranks: Ranks) -> None:
     if job.purpose == "describe":
         describe(job, ranks)
         return
+    # The models of this project cast to nothing but what the profile says.
+    with promoting(job.promote and job.spec.pair is not None) as promotion:
+        _do(job, ranks, promotion)
+
+
+def _do(job: Job, ranks: Ranks, promotion: Promotion | None) -> None:
+    """A job of a trainer's."""
     problem, execution = job.spec.problem, job.spec.execution
     source = open_source(problem, job.batches)
     side = load_side(job.spec.pair, problem) if job.spec.pair else None
@@ -43,7 +51,7 @@ def do(job: Job, ranks: Ranks) -> None:
     if job.spec.pair and job.spec.pair.initial:
         trainer.load(load_tensors(job.spec.pair.initial))
     observer = Observer(job)
-    manifest = _Manifest(job, trainer, observer)
+    manifest = _Manifest(job, trainer, observer, promotion)
     manifest.write()
     observer.after(trainer, INIT)
     match job.purpose:
@@ -62,8 +70,8 @@ def do(job: Job, ranks: Ranks) -> None:
 class _Manifest:
     """`manifest.json`, written by rank 0 before the first step and again after the last."""
 
-    def __init__(self, job: Job, trainer: Trainer, observer: Observer) -> None:
-        self._job, self._trainer, self._observer = job, trainer, observer
+    def __init__(self, job: Job, trainer: Trainer, observer: Observer, promotion: Promotion | None) -> None:
+        self._job, self._trainer, self._observer, self._promotion = job, trainer, observer, promotion
         self._probes = runtime.probes(trainer.problem.profile, trainer.ranks.device)
         initial = _bare(trainer.export(["param"]))
         self._init_sha256 = {name: tensor_sha256(array) for name, array in initial.items()}
@@ -89,6 +97,7 @@ class _Manifest:
             "compile_s": compiled.compile_s if compiled else None,
             "capture": compiled.proven if compiled else None,
             "activations": self._observer.activations,
+            "promotion": self._promotion.record() if self._promotion else None,
             "reasons": reasons,
         }
         record.write_json(Path(self._job.out) / "manifest.json", manifest)

@@ -29,8 +29,8 @@ TRUTH_MODES = {"torch": "eager", "jax": "jit"}
 """How float64 is computed: without a compiler of torch's, whose rewrites are on trial too."""
 
 
-_EXACT = "f64"
-"""In the names of the passes that compute in float64."""
+_EXACT, _CASTS = "f64", "_casts"
+"""In the names of the passes that compute in float64, and of those that keep a user's casts in it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,28 +67,30 @@ def measure(
 ) -> tuple[list[Held], Passes | None]:
     """Starts from the finished run passes; the launches and what they left, None where one failed.
 
-    A model that cannot be computed in float64 is measured without truths.
+    Where float64 cannot be had, a run is measured without it: first without the casts of a user's code in
+    it, then without truths. The launch that showed it is told in a note; it is no failure of the run.
     """
     runs = run_passes(held)
     if len(runs) != 2 or any(item.ended.how != "done" for item in held):
         return [], None
-    done = sum(len(item.turn.jobs) for item in held)
+    done, launches = sum(len(item.turn.jobs) for item in held), len(held)
     probes = probe_steps(plan.spec, runs["torch"].curve)
-    measuring = plan_measuring(plan, folder, done, probes)
-    more = hold(plan, measuring.turns, folder, progress, done=len(held))
-    failed = more[-1].ended
-    if failed.how == "done":
-        return more, measuring.passes
-    if failed.how != "error" or failed.failed_pass is None or not failed.failed_pass.name.endswith(_EXACT):
-        return more, None
-    note = f"float64 could not be had: {failure_message(more[-1])}"
-    progress.say(note)
-    done += sum(len(turn.jobs) for turn in measuring.turns)
-    measuring = plan_measuring(plan, folder, done, probes, note)
-    again = hold(plan, measuring.turns, folder, progress, done=len(held) + len(more))
-    # The launch that could not compute in float64 is told in the note; it is no failure of the run.
-    kept = [*more[:-1], *again]
-    return kept, measuring.passes if again[-1].ended.how == "done" else None
+    kept: list[Held] = []
+    notes: tuple[str, ...] = ()
+    for wanted in (_EXACT + _CASTS, _EXACT, "") if plan.pair else (_EXACT, ""):
+        measuring = plan_measuring(plan, folder, done, probes, wanted, notes)
+        more = hold(plan, measuring.turns, folder, progress, done=launches)
+        last = more[-1]
+        if last.ended.how == "done":
+            return [*kept, *more], measuring.passes
+        failed = last.ended.failed_pass
+        if last.ended.how != "error" or failed is None or _EXACT not in failed.name:
+            return [*kept, *more], None
+        kept += more[:-1]
+        done, launches = done + sum(len(turn.jobs) for turn in measuring.turns), launches + len(more)
+        notes = (*notes, f"without {failed.name.partition('_')[2]}: {failure_message(last)}")
+        progress.say(notes[-1])
+    return kept, None
 
 
 def probe_steps(spec: RunSpec, curve: Curve) -> dict[int, str]:
@@ -110,54 +112,66 @@ def probe_steps(spec: RunSpec, curve: Curve) -> dict[int, str]:
     return {step: why for step, why in reversed(chosen) if step <= last}
 
 
-def plan_measuring(plan: Plan, folder: Path, done: int, probes: dict[int, str], note: str = "") -> Measuring:
+def plan_measuring(
+    plan: Plan,
+    folder: Path,
+    done: int,
+    probes: dict[int, str],
+    wanted: str = _EXACT,
+    notes: tuple[str, ...] = (),
+) -> Measuring:
     """The jobs of a measured run.
 
     Args:
       done: passes that the run folder already has.
-      note: why it goes without float64; empty where it goes with it.
+      wanted: `f64_casts` for truths, and beside them float64 with the casts of a user's code in it; `f64` for
+        truths alone; empty for neither.
+      notes: why less is wanted than could be.
     """
-    exact = plan if note else _float64(plan)
-    spec, steps = plan.spec, plan.spec.problem.steps
+    spec, exact = plan.spec, _float64(plan) if wanted else plan
     numbers = iter(range(done + 1, done + 100))
     look = tuple(f"{phase}@{step}" for step in sorted(probes) for phase in ("act", *observed_phases(plan)))
 
-    def job(side: str, what: str, of: Plan, **changes: object) -> Job:
+    def job(side: str, what: str, of: Plan, suffix: str = _EXACT, **changes: object) -> Job:
         truth = of is not plan
         made = Job(
             side=side,
             purpose="run",
             spec=of.spec,
             mode=TRUTH_MODES[side] if truth else spec.execution.mode(side),
-            steps=steps,
-            out=str(folder / "passes" / f"{next(numbers):03d}_{side}_{what}{'_' + _EXACT if truth else ''}"),
+            steps=spec.problem.steps,
+            out=str(folder / "passes" / f"{next(numbers):03d}_{side}_{what}{'_' + suffix if truth else ''}"),
             edits=plan.edits.get(side, ()),
-            promote=truth,
+            promote=truth and suffix == _EXACT,
         )
         return replace(made, **changes)  # type: ignore[arg-type]
 
     keep = Keep(steps=tuple(sorted(probes)), dtype=spec.problem.profile.master)
-    reference = job("torch", "reference", exact, keep=keep)
-    steps_of = {"purpose": "lockstep", "state": str(Path(reference.out) / STATES), "observe": look}
+    free = {"torch": job("torch", "reference", exact, keep=keep)}
+    steps_of = {"purpose": "lockstep", "state": str(Path(free["torch"].out) / STATES), "observe": look}
     noise = Perturb(reruns=RERUNS, roundoff=spec.problem.profile.unit_roundoff)
-    turns = {"torch": [reference], "jax": []}
-    truths: dict[str, Job] = {}
-    free = {"torch": reference}
-    if not note:
+    truths, casts = {}, {}
+    if wanted:
         free["jax"] = job("jax", "run", exact)
         truths = {side: job(side, "lockstep", exact, **steps_of) for side in SIDES}
-        turns = {"torch": [reference, truths["torch"]], "jax": [free["jax"], truths["jax"]]}
+    if wanted.endswith(_CASTS):
+        casts = {side: job(side, "lockstep", exact, wanted, **steps_of) for side in SIDES}
     lockstep = {side: job(side, "lockstep", plan, **steps_of, perturb=noise) for side in SIDES}
-    turns["torch"].append(lockstep["torch"])
-    order = [("torch", turns["torch"]), ("jax", turns["jax"]), ("jax", [lockstep["jax"]])]
+    in_float64 = {side: [of[side] for of in (free, truths, casts) if side in of] for side in SIDES}
+    order = [
+        ("torch", [*in_float64["torch"], lockstep["torch"]]),
+        ("jax", in_float64["jax"]),
+        ("jax", [lockstep["jax"]]),
+    ]
     return Measuring(
         turns=[Turn(side=side, jobs=tuple(jobs)) for side, jobs in order if jobs],
         passes=Passes(
             probes=probes,
             lockstep=_folders(lockstep),
             truths=_folders(truths),
-            free={} if note else _folders(free),
-            notes=(note,) if note else (),
+            casts=_folders(casts),
+            free=_folders(free) if wanted else {},
+            notes=notes,
         ),
     )
 

@@ -7,7 +7,7 @@ decide; `rule` does.
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -28,6 +28,10 @@ class Least:
     stored: float
     """Unit roundoff of what parameters are stored in."""
 
+    def of_nothing(self, whole: float) -> "Least":
+        """For a tensor whose truth is zero: what is seen there is rounding, of any size up to `whole`."""
+        return replace(self, whole=max(self.whole, whole))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Floor:
@@ -43,6 +47,19 @@ class Floor:
     reach: tuple[float, float] = (0.0, 0.0)
     """Of an update: how much larger the parameters are than s, as an RMS and at the worst element. Storing
     them rounds by that, in roundoffs."""
+
+
+def raised(phi: Floor, roundoff: float) -> Floor:
+    """A floor where values are cast to a dtype of that unit roundoff.
+
+    Rounding elsewhere may carry any element over to the next number of that dtype, which few reruns show.
+    """
+    return replace(
+        phi,
+        rms=max(phi.rms, roundoff),
+        worst=max(phi.worst, roundoff),
+        factor=max(phi.factor, roundoff),
+    )
 
 
 def least(compute_u: float, sum_u: float, stored_u: float, terms: int) -> Least:

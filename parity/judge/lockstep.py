@@ -18,7 +18,7 @@ import numpy as np
 from parity.judge import rule
 from parity.judge.align import Measured
 from parity.judge.evidence import CAUSAL_ORDER
-from parity.judge.floors import Floor, floor, least
+from parity.judge.floors import Floor, Least, floor, least, raised
 from parity.judge.likeness import Likeness, liken
 from parity.judge.measures import rms
 from parity.judge.order import Named, shared
@@ -80,6 +80,8 @@ def compare(
     folder_b: Path | str,
     truth_a: Path | str | None = None,
     truth_b: Path | str | None = None,
+    casts_a: Path | str | None = None,
+    casts_b: Path | str | None = None,
     *,
     labels: tuple[str, str] = ("torch", "jax"),
 ) -> list[Row]:
@@ -88,6 +90,8 @@ def compare(
     Args:
       truth_a, truth_b: passes of the same sides from the same states in float64; both or neither. In the
         f64 profile they may be the passes themselves.
+      casts_a, casts_b: the same in float64 with the casts of a user's code as they stand, where it has some.
+        What both sides cast alike is meant, so their precision is judged by these.
 
     Returns:
       One row a tensor, in causal order: by step, within it by phase, within that as it is computed. A tensor
@@ -100,15 +104,18 @@ def compare(
         def open_all(found: Iterable[Steps]) -> list[Steps]:
             return [opened.enter_context(steps) for steps in found]
 
-        sides = open_all([Steps(a), Steps(b)])
-        truths = []
-        if truth_a is not None and truth_b is not None:
-            truths = open_all(
-                [Steps(Measured(a.label, Path(truth_a))), Steps(Measured(b.label, Path(truth_b)))]
-            )
+        def both(folders: tuple[Path | str | None, ...]) -> list[Steps]:
+            given = zip(labels, folders, strict=True)
+            return open_all(Steps(Measured(label, Path(folder))) for label, folder in given if folder)
+
+        sides, truths, casts = (
+            open_all([Steps(a), Steps(b)]),
+            both((truth_a, truth_b)),
+            both((casts_a, casts_b)),
+        )
         noisy = [open_all(reruns(a)), open_all(reruns(b))]
         steps = sorted(set(sides[0].numbers) & set(sides[1].numbers))
-        return [row for step in steps for row in _Step(step, sides, truths, noisy).rows()]
+        return [row for step in steps for row in _Step(step, sides, truths, casts or truths, noisy).rows()]
 
 
 @dataclass
@@ -118,6 +125,8 @@ class _Step:
     step: int
     sides: list[Steps]
     truths: list[Steps]
+    casts: list[Steps]
+    """In float64 with a user's casts in it; the truths where there are none."""
     noisy: list[list[Steps]]
     """The reruns of each side."""
 
@@ -130,6 +139,9 @@ class _Step:
         kept = UNIT_ROUNDOFF[profile.accumulate], UNIT_ROUNDOFF[profile.master]
         self._least = least(self._u, *kept, terms)
         self._labels = self.sides[0].label, self.sides[1].label
+        # Of the narrowest dtype that a side's own code casts to; none where truths were not made.
+        casts = [truth.narrowest_cast for truth in self.truths] or [None, None]
+        self._casts_to = [UNIT_ROUNDOFF[cast] if cast else 0.0 for cast in casts]
 
     def rows(self) -> Iterator[Row]:
         """Everything of this step in causal order."""
@@ -183,18 +195,18 @@ class _Step:
     ) -> Row:
         values = [read_a(self.sides[0]), read_b(self.sides[1])]
         true = [read_a(self.truths[0]), read_b(self.truths[1])] if self.truths else None
-        s = max(*(rms(array) for array in true or values), _GROUP_SHARE * group)
+        meant = true if self.casts is self.truths else [read_a(self.casts[0]), read_b(self.casts[1])]
+        own, share = max(rms(array) for array in true or values), _GROUP_SHARE * group
+        s, smallest = max(own, share), self._least
+        if own < share:
+            # Adam turns rounding into a step of full length; everything else keeps to roundings of its group.
+            smallest = smallest.of_nothing((1 if phase == "param" else self._u) / _GROUP_SHARE)
         sides = liken(*values, s, self._u)
-        phi = self._floor(values, (read_a, read_b), s, before)
+        phi = self._floor(values, (read_a, read_b), s, smallest, before)
         truths = liken(*true, s, rule.U64) if true else None
-        errors = None
-        if true:
-            one, other = (
-                rule.error(liken(value, truth, s, self._u), value, truth, s)
-                for value, truth in zip(values, true, strict=True)
-            )
-            errors = one, other
-        finding, reason = self._finding(sides, truths, errors, s, phi, exact)
+        finding, reason = self._finding(sides, truths, s, phi, exact)
+        if finding == "same" and meant:
+            finding, reason = self._precision(values, meant, meant is not true, s, phi)
         return Row(
             step=self.step,
             phase=phase,
@@ -205,46 +217,60 @@ class _Step:
             s=s,
             sides=sides,
             truths=truths,
-            errors=errors,
+            errors=(self._error(values[0], true[0], s), self._error(values[1], true[1], s)) if true else None,
             floor=phi,
             truth_at_worst=(float(true[0][sides.index]), float(true[1][sides.index])) if true else None,
         )
 
+    def _error(self, side: np.ndarray, truth: np.ndarray, s: float) -> Error:
+        return rule.error(liken(side, truth, s, self._u), side, truth, s)
+
     def _floor(
-        self, values: list[np.ndarray], reads: tuple[Read, Read], s: float, before: np.ndarray | None
+        self,
+        values: list[np.ndarray],
+        reads: tuple[Read, Read],
+        s: float,
+        smallest: Least,
+        before: np.ndarray | None,
     ) -> Floor:
         """The smaller floor of the two sides: a side that rounds too much must not hide behind its own."""
         found = [
-            floor(value, (read(steps) for steps in steps_of), s, self._least, before)
+            floor(value, (read(steps) for steps in steps_of), s, smallest, before)
             for value, read, steps_of in zip(values, reads, self.noisy, strict=True)
         ]
         return min(found, key=lambda one: one.rms)
 
     def _finding(
-        self,
-        sides: Likeness,
-        truths: Likeness | None,
-        errors: tuple[Error, Error] | None,
-        s: float,
-        phi: Floor,
-        exact: bool,
+        self, sides: Likeness, truths: Likeness | None, s: float, phi: Floor, exact: bool
     ) -> tuple[Finding, str]:
+        """Rules 1, 3 and 4."""
         if exact:
             equal = sides.rms == 0
             return ("same", "") if equal else ("semantics", "read from one table, so it must be equal")
-        if truths is None or errors is None:
+        if truths is None:
             finding = rule.without_truth(sides, s, phi)
             return finding, "" if finding == "same" else "no truth was given"
-        if not rule.semantically_equal(truths, s, phi, self._u):
-            far = "one side alone is not finite in float64"
-            if truths.rms is not None and truths.largest is not None:
-                far = f"in float64 rms rel {truths.rms / s:.1e}, worst element {truths.largest:.1e}"
-            return ("semantics" if rule.visible(truths, s, phi) else "latent"), far
-        for label, error in zip(self._labels, errors, strict=True):
-            beyond = rule.beyond_precision(error, phi)
+        if rule.semantically_equal(truths, s, phi, self._u):
+            return "same", ""
+        far = "one side alone is not finite in float64"
+        if truths.rms is not None and truths.largest is not None:
+            far = f"in float64 rms rel {truths.rms / s:.1e}, worst element {truths.largest:.1e}"
+        return ("semantics" if rule.visible(truths, s, phi) else "latent"), far
+
+    def _precision(
+        self, values: list[np.ndarray], meant: list[np.ndarray], casts: bool, s: float, phi: Floor
+    ) -> tuple[Finding, str]:
+        """Rule 2: each side against its own float64, and their casts against each other where they have some.
+
+        Args:
+          meant: float64 with the casts of a user's code as they stand.
+        """
+        for label, value, own, roundoff in zip(self._labels, values, meant, self._casts_to, strict=True):
+            beyond = rule.beyond_precision(self._error(value, own, s), raised(phi, roundoff))
             if beyond:
-                return "precision", f"{label}: {beyond}"
-        return "same", ""
+                return "precision", f"{label} is off its float64: {beyond}"
+        beyond = rule.beyond_precision(self._error(meant[0], meant[1], s), phi) if casts else ""
+        return ("precision", f"the sides round otherwise: {beyond}") if beyond else ("same", "")
 
     def _alone(self, phase: str, label: str, name: str) -> Row:
         return Row(

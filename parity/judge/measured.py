@@ -1,12 +1,14 @@
 """From the rows of a lockstep comparison to evidence and to what a result tells of them.
 
-Rule 3 for a whole run stands here: a meaning that differs below the noise of every step is latent, unless the
-two runs in float64 part by more than the profile's own noise within the run. Must not: hold a constant of the
+Rule 3 for a whole run stands here: a meaning that differs below the noise of every step is latent. Where it
+shows above the noise anywhere, in a later tensor or step, or because the two runs in float64 part by more
+than the profile drifts, the first divergence is where it begins. Must not: hold a constant of the
 rule.
 """
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -30,12 +32,16 @@ _CLASSES: dict[str, DivergenceClass] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Passes:
-    """What a measured run left, by side; `truths` and `free` are empty where float64 cannot be had."""
+    """What a measured run left, by side; `truths`, `casts` and `free` are empty where they were not made."""
 
     probes: dict[int, str]
     lockstep: dict[str, Path]
     truths: dict[str, Path]
+    """In float64, a user's casts promoted."""
     free: dict[str, Path]
+    """The whole run like that."""
+    casts: dict[str, Path] = field(default_factory=dict)
+    """In float64, a user's casts as they stand."""
     notes: tuple[str, ...] = ()
 
 
@@ -55,10 +61,15 @@ def look(a: Measured, b: Measured, passes: Passes) -> Found:
     labels = a.label, b.label
     folders = [passes.lockstep[side.job.side] for side in (a, b)]
     truths = [passes.truths.get(side.job.side) for side in (a, b)]
-    rows = lockstep.compare(*folders, *truths, labels=labels)
+    casts = [passes.casts.get(side.job.side) for side in (a, b)]
+    rows = lockstep.compare(*folders, *truths, *casts, labels=labels)
     runs = _runs_in_float64(a, b, passes)
-    if runs is not None and not runs.ok:
-        rows = [_surfaced(row, runs) if row.finding == "latent" else row for row in rows]
+    visible = next((_evidence(row).message for row in rows if row.finding == "semantics"), "")
+    if not visible and runs is not None and not runs.ok:
+        visible = runs.message
+    if visible:
+        # Below the noise where it begins, it is the cause of what shows later.
+        rows = [_surfaced(row, visible) if row.finding == "latent" else row for row in rows]
     evidence = [_evidence(row) for row in rows if not row.ok]
     if runs is not None and not runs.ok:
         evidence.append(runs)
@@ -69,7 +80,7 @@ def look(a: Measured, b: Measured, passes: Passes) -> Found:
         reruns=max((row.floor.reruns for row in rows if row.floor), default=0),
         truths=all(truths),
         rows=[*_nearest(rows), *[told(row) for row in rows if row.finding != "same"][:_SHOWN]],
-        notes=list(passes.notes),
+        notes=[*passes.notes, *_casts_told(a, b, passes)],
     )
     return Found(
         evidence=evidence,
@@ -142,13 +153,26 @@ def measures(row: Row) -> Measures | None:
     )
 
 
+def _casts_told(a: Measured, b: Measured, passes: Passes) -> Iterator[str]:
+    """Which operations of a user's code ask for narrower types, and which stayed narrow in float64."""
+    for side in (a, b):
+        folder = passes.truths.get(side.job.side)
+        noted = Measured(side.label, folder).manifest.get("promotion") if folder else None
+        for kind, words in (("promoted", "casts in"), ("left", "stayed narrow in the truth:")):
+            lines = list((noted or {}).get(kind, ()))
+            if lines:
+                more = f" and {len(lines) - 3} more" if len(lines) > 3 else ""
+                yield f"{side.label} {words} {', '.join(lines[:3])}{more}"
+
+
 def _evidence(row: Row) -> Evidence:
     numbers = measures(row)
     index = row.sides.index if row.sides else ()
     what = row.phase if row.tensor is None else f"{row.phase}, {row.tensor}{list(index)}"
     values = _by_label(row, (row.sides.a, row.sides.b)) if row.sides else {}
     shown = ", ".join(f"{label} {value}" for label, value in values.items())
-    further = f"; {row.further} is further from its truth" if row.further else ""
+    tell = row.further is not None and row.finding != "semantics"
+    further = f"; {row.further} is further from its truth" if tell else ""
     return Evidence(
         step=row.step,
         phase=row.phase,
@@ -197,8 +221,8 @@ def _runs_in_float64(a: Measured, b: Measured, passes: Passes) -> Evidence | Non
     return Evidence(step=0, phase="loss", ok=True, message="the runs in float64 agree")
 
 
-def _surfaced(row: Row, runs: Evidence) -> Row:
-    return replace(row, finding="semantics", reason=f"{row.reason}; {runs.message}")
+def _surfaced(row: Row, where: str) -> Row:
+    return replace(row, finding="semantics", reason=f"{row.reason}; above the noise: {where}")
 
 
 def _free(a: Measured, b: Measured, passes: Passes) -> list[Measured] | None:

@@ -7,7 +7,8 @@ of the profile; phi the floor (`floors`).
    lie within 64 phi u64 / u: phi tells how a tensor magnifies rounding, in float64 as in the profile. An
    update is cut off by the parameter that it is added to: 64 u64 |parameter| is allowed there.
 2. Precision: a side keeps its profile where it lies within 8 phi of its own truth, as an RMS, at its worst
-   element and in its mean ratio.
+   element and in its mean ratio. Where a user's code casts, this truth keeps the casts, and those of the two
+   sides may differ by as much: what both cast alike is meant.
 3. A semantic difference larger than phi is DIFFERENT; below it is latent.
 4. Without truths: a difference above 64 phi is DIFFERENT, below 8 phi SAME, and nothing is said between.
 """
@@ -82,7 +83,7 @@ def beyond_precision(found: Error, phi: Floor) -> str:
         ("mean ratio", found.factor or 0.0, phi.factor),
     ):
         if value > FAILS * bound:
-            return f"{name} {value:.1e} from its truth, {value / bound:.0f} times the floor {bound:.1e}"
+            return f"{name} {value:.1e}, {value / bound:.0f} times the floor {bound:.1e}"
     return ""
 
 

@@ -100,6 +100,11 @@ class Steps:
             state = noise.moved(state, self._rerun, perturb.roundoff)
         return state[key].astype(np.float64)
 
+    @property
+    def narrowest_cast(self) -> str | None:
+        """The narrowest dtype that a promoted pass was asked for; None where it was asked for none."""
+        return (self.measured.manifest.get("promotion") or {}).get("narrowest")
+
     def activation_order(self) -> list[str]:
         """Names of the activations in the order in which they were computed; empty where it was not noted."""
         return self.measured.manifest.get("activations", [])

@@ -58,24 +58,24 @@ def judge(a: Measured, b: Measured, passes: measured.Passes | None = None) -> Nu
     looked = measured.look(a, b, passes)
     for quantity in ("loss", "grad_norm"):
         curve_differences[quantity] = measured.with_drift(curve_differences[quantity], a, b, quantity, passes)
-    evidence = [*looked.evidence, *(_of_free_run(item, looked.runs_agree) for item in evidence)]
+    evidence = [*looked.evidence, *_of_free_runs(evidence, looked.runs_agree)]
     return _with_measurements(_decided(a, b, evidence, curve_differences, tensor_differences), looked)
 
 
-def _of_free_run(item: Evidence, runs_agree: bool) -> Evidence:
+def _of_free_runs(evidence: list[Evidence], runs_agree: bool) -> list[Evidence]:
     """Evidence of the free runs beside measured steps: meanings decide there, numbers alone do not.
 
     Args:
       runs_agree: whether the runs in float64 agree: then it is rounding that parts the others.
     """
-    if item.ok or item.class_ is not None or item.phase == "lr":
-        return item
-    why = (
-        "rounding: in float64 the runs agree"
-        if runs_agree
-        else "in the free run, which alone decides nothing"
-    )
-    return replace(item, ok=runs_agree, covered=False, message=f"{item.message}; {why}")
+    apart = [item for item in evidence if not (item.ok or item.class_ or item.phase == "lr")]
+    head = first(apart)
+    if head is None:
+        return evidence
+    why = "rounding, since in float64 the runs agree" if runs_agree else "which alone decides nothing"
+    message = f"{len(apart)} of the free runs' numbers leave the table ({why}); the first: {head.message}"
+    rest = [item for item in evidence if item not in apart]
+    return [*rest, replace(head, ok=runs_agree, covered=False, message=message)]
 
 
 def _with_measurements(numerics: Numerics, looked: measured.Found) -> Numerics:

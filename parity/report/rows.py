@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from parity.report.result import (
     CurveDifference,
+    LockstepRow,
     Numerics,
     Result,
     SideCurve,
@@ -53,7 +54,8 @@ def table(result: Result) -> Table:
     if result.numerics is not None:
         labels = result.numerics.pair
         heads = ["", *labels, "difference", "tolerance"]
-        lines = [*_curves(result.numerics), *_phases(result.numerics)]
+        steps = _lockstep(result.numerics) if result.numerics.lockstep else _phases(result.numerics)
+        lines = [*_curves(result.numerics), *steps]
     else:
         labels = list(result.curves)
         heads = ["", *labels]
@@ -106,6 +108,38 @@ def _phases(numerics: Numerics) -> Iterator[list[str]]:
             f"{_number(worst.rms_rel)} rms rel, {_number(worst.max_rel)} max",
             f"{worst.tolerance_rms:.0e}, {worst.tolerance_max:.0e}",
         ]
+
+
+def _lockstep(numerics: Numerics) -> Iterator[list[str]]:
+    """One line a phase over all probe steps, showing the tensor that uses most of its floor."""
+    assert numerics.lockstep is not None
+    groups: dict[str, list[LockstepRow]] = {}
+    for row in numerics.lockstep.rows:
+        groups.setdefault(row.phase, []).append(row)
+    for phase, rows in groups.items():
+        worst = max(rows, key=_in_floors)
+        failing = sum(row.finding not in ("same", "latent") for row in rows)
+        at = f"step {worst.step}{', ' + worst.tensor if worst.tensor else ''}"
+        numbers = worst.numbers
+        if numbers is None:
+            yield [f"lockstep {phase}: {worst.finding}, {at}", "", "", "", ""]
+            continue
+        errors = [numbers.error.get(label) for label in numerics.pair]
+        cells = [f"{_number(error)} from truth" if numbers.error else "" for error in errors]
+        exact = f", {_number(numbers.semantic_rms_rel)} in float64" if numbers.error else ""
+        yield [
+            f"lockstep {phase}: {f'{failing} beyond, ' if failing else ''}worst {at}",
+            *cells,
+            f"{_number(numbers.rms_rel)} rms rel{exact}",
+            f"floor {_number(numbers.floor_rms)}",
+        ]
+
+
+def _in_floors(row: LockstepRow) -> tuple[bool, float]:
+    """What counts first: that it fails; then how many floors it is off."""
+    numbers = row.numbers
+    found = [value for value in numbers.error_in_floors.values() if value is not None] if numbers else []
+    return row.finding not in ("same", "latent"), max(found, default=0.0)
 
 
 def _nearness(item: TensorDifference) -> float:
