@@ -158,11 +158,8 @@ def plan_measuring(
         casts = {side: job(side, "lockstep", exact, wanted, **steps_of) for side in SIDES}
     lockstep = {side: job(side, "lockstep", plan, **steps_of, perturb=noise) for side in SIDES}
     in_float64 = {side: [of[side] for of in (free, truths, casts) if side in of] for side in SIDES}
-    order = [
-        ("torch", [*in_float64["torch"], lockstep["torch"]]),
-        ("jax", in_float64["jax"]),
-        ("jax", [lockstep["jax"]]),
-    ]
+    torch, jax = [*in_float64["torch"], lockstep["torch"]], in_float64["jax"]
+    order = [("torch", torch), ("jax", jax), ("jax", [lockstep["jax"]])]
     return Measuring(
         turns=[Turn(side=side, jobs=tuple(jobs)) for side, jobs in order if jobs],
         passes=Passes(

@@ -18,7 +18,7 @@ import numpy as np
 from parity.judge import rule
 from parity.judge.align import Measured
 from parity.judge.evidence import CAUSAL_ORDER
-from parity.judge.floors import Floor, Least, floor, least, raised
+from parity.judge.floors import Floor, Least, floor, larger, least, raised, within
 from parity.judge.likeness import Likeness, liken
 from parity.judge.measures import rms
 from parity.judge.order import Named, shared
@@ -53,7 +53,7 @@ class Row:
     """The two truths; None where none were given."""
     errors: tuple[Error, Error] | None = None
     """Each side against its own truth."""
-    floor: Floor | None = None
+    floors: tuple[Floor, Floor] | None = None
     truth_at_worst: tuple[float, float] | None = None
     """The truths where the sides differ most."""
 
@@ -61,6 +61,11 @@ class Row:
     def ok(self) -> bool:
         """Whether nothing stands against SAME."""
         return self.finding in _AGREE
+
+    @property
+    def floor(self) -> Floor | None:
+        """The larger of the two floors: the noise of the pair."""
+        return None if self.floors is None else larger(self.floors)
 
     @property
     def further(self) -> str | None:
@@ -138,6 +143,7 @@ class _Step:
         terms = max(self.sides[0].tokens(self.step), widest)
         kept = UNIT_ROUNDOFF[profile.accumulate], UNIT_ROUNDOFF[profile.master]
         self._least = least(self._u, *kept, terms)
+        self._times = rule.multiple(self._u, kept[0], terms)
         self._labels = self.sides[0].label, self.sides[1].label
         # Of the narrowest dtype that a side's own code casts to; none where truths were not made.
         casts = [truth.narrowest_cast for truth in self.truths] or [None, None]
@@ -201,12 +207,13 @@ class _Step:
         if own < share:
             # Adam turns rounding into a step of full length; everything else keeps to roundings of its group.
             smallest = smallest.of_nothing((1 if phase == "param" else self._u) / _GROUP_SHARE)
-        sides = liken(*values, s, self._u)
-        phi = self._floor(values, (read_a, read_b), s, smallest, before)
-        truths = liken(*true, s, rule.U64) if true else None
+        sides = liken(values[0], values[1], s, self._u)
+        floors = self._floors(values, (read_a, read_b), s, smallest, before)
+        phi = larger(floors)
+        truths = liken(true[0], true[1], s, rule.U64) if true else None
         finding, reason = self._finding(sides, truths, s, phi, exact)
         if finding == "same" and meant:
-            finding, reason = self._precision(values, meant, meant is not true, s, phi)
+            finding, reason = self._precision(values, meant, meant is not true, s, floors)
         return Row(
             step=self.step,
             phase=phase,
@@ -218,27 +225,27 @@ class _Step:
             sides=sides,
             truths=truths,
             errors=(self._error(values[0], true[0], s), self._error(values[1], true[1], s)) if true else None,
-            floor=phi,
+            floors=floors,
             truth_at_worst=(float(true[0][sides.index]), float(true[1][sides.index])) if true else None,
         )
 
     def _error(self, side: np.ndarray, truth: np.ndarray, s: float) -> Error:
         return rule.error(liken(side, truth, s, self._u), side, truth, s)
 
-    def _floor(
+    def _floors(
         self,
         values: list[np.ndarray],
         reads: tuple[Read, Read],
         s: float,
         smallest: Least,
         before: np.ndarray | None,
-    ) -> Floor:
-        """The smaller floor of the two sides: a side that rounds too much must not hide behind its own."""
-        found = [
+    ) -> tuple[Floor, Floor]:
+        """The floor of each side, by its own reruns."""
+        one, other = (
             floor(value, (read(steps) for steps in steps_of), s, smallest, before)
             for value, read, steps_of in zip(values, reads, self.noisy, strict=True)
-        ]
-        return min(found, key=lambda one: one.rms)
+        )
+        return within(one, other), within(other, one)
 
     def _finding(
         self, sides: Likeness, truths: Likeness | None, s: float, phi: Floor, exact: bool
@@ -258,18 +265,27 @@ class _Step:
         return ("semantics" if rule.visible(truths, s, phi) else "latent"), far
 
     def _precision(
-        self, values: list[np.ndarray], meant: list[np.ndarray], casts: bool, s: float, phi: Floor
+        self,
+        values: list[np.ndarray],
+        meant: list[np.ndarray],
+        casts: bool,
+        s: float,
+        floors: tuple[Floor, Floor],
     ) -> tuple[Finding, str]:
         """Rule 2: each side against its own float64, and their casts against each other where they have some.
 
         Args:
           meant: float64 with the casts of a user's code as they stand.
         """
-        for label, value, own, roundoff in zip(self._labels, values, meant, self._casts_to, strict=True):
-            beyond = rule.beyond_precision(self._error(value, own, s), raised(phi, roundoff))
+        for label, value, own, phi, roundoff in zip(
+            self._labels, values, meant, floors, self._casts_to, strict=True
+        ):
+            beyond = rule.beyond_precision(self._error(value, own, s), raised(phi, roundoff), self._times)
             if beyond:
                 return "precision", f"{label} is off its float64: {beyond}"
-        beyond = rule.beyond_precision(self._error(meant[0], meant[1], s), phi) if casts else ""
+        if not casts:
+            return "same", ""
+        beyond = rule.beyond_precision(self._error(meant[0], meant[1], s), larger(floors), self._times)
         return ("precision", f"the sides round otherwise: {beyond}") if beyond else ("same", "")
 
     def _alone(self, phase: str, label: str, name: str) -> Row:
@@ -278,7 +294,7 @@ class _Step:
             phase=phase,
             tensor=name,
             finding="unmatched",
-            reason=f"{label} alone has it",
+            reason=f"{label} alone has it in this shape",
             labels=self._labels,
             s=0.0,
             sides=None,

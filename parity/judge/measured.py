@@ -76,7 +76,7 @@ def look(a: Measured, b: Measured, passes: Passes) -> Found:
     summary = Lockstep(
         probes={str(step): why for step, why in sorted(passes.probes.items())},
         compared=sum(row.sides is not None for row in rows),
-        found=dict(Counter(row.finding for row in rows)),
+        found=dict(Counter(str(row.finding) for row in rows)),
         reruns=max((row.floor.reruns for row in rows if row.floor), default=0),
         truths=all(truths),
         rows=[*_nearest(rows), *[told(row) for row in rows if row.finding != "same"][:_SHOWN]],
@@ -134,7 +134,10 @@ def measures(row: Row) -> Measures | None:
     if sides is None or plainest is None:
         return None
     errors = [error.rms for error in row.errors] if row.errors else []
-    in_floors = [None if e is None or row.floor is None else e / row.floor.rms for e in errors]
+    in_floors = [
+        None if error is None else error / own.rms
+        for error, own in zip(errors, row.floors or (), strict=False)
+    ]
     return Measures(
         s=row.s,
         rms_rel=_over(sides.rms, row.s),

@@ -42,7 +42,7 @@ class Shared:
 
     both: list[Named]
     alone: list[tuple[str, str]]
-    """(label of the side that has it, name)."""
+    """(label of a side that has it, name), those of another shape on the other side included."""
 
 
 def shared(a: Steps, b: Steps, step: int, phase: str) -> Shared:
@@ -54,9 +54,10 @@ def shared(a: Steps, b: Steps, step: int, phase: str) -> Shared:
     ordered = [*table, *sorted(names_a - table.keys())]
     if phase in ("grad", "clipped"):
         ordered.reverse()
-    both = [part for name in ordered if name in names_a & names_b for part in _parts(a, name)]
+    alike = {n for n in names_a & names_b if a.shape(step, phase, n) == b.shape(step, phase, n)}
+    both = [part for name in ordered if name in alike for part in _parts(a, name)]
     # Buffers of one side are its constants and counters; running statistics were matched before.
-    alone = [] if phase == "buffer" else sorted(names_a ^ names_b)
+    alone = [] if phase == "buffer" else sorted((names_a | names_b) - alike)
     return Shared(both, [(a.label if name in names_a else b.label, name) for name in alone])
 
 
