@@ -54,6 +54,8 @@ class Row:
     errors: tuple[Error, Error] | None = None
     """Each side against its own truth."""
     floors: tuple[Floor, Floor] | None = None
+    times: float = rule.FAILS
+    """Floors that a side may be off its truth."""
     truth_at_worst: tuple[float, float] | None = None
     """The truths where the sides differ most."""
 
@@ -226,6 +228,7 @@ class _Step:
             truths=truths,
             errors=(self._error(values[0], true[0], s), self._error(values[1], true[1], s)) if true else None,
             floors=floors,
+            times=self._times,
             truth_at_worst=(float(true[0][sides.index]), float(true[1][sides.index])) if true else None,
         )
 

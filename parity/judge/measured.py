@@ -80,7 +80,7 @@ def look(a: Measured, b: Measured, passes: Passes) -> Found:
         reruns=max((row.floor.reruns for row in rows if row.floor), default=0),
         truths=all(truths),
         rows=[*_nearest(rows), *[told(row) for row in rows if row.finding != "same"][:_SHOWN]],
-        notes=[*passes.notes, *_casts_told(a, b, passes)],
+        notes=[*passes.notes, *_casts_told(a, b, passes), *_instrumented(a, b, passes)],
     )
     return Found(
         evidence=evidence,
@@ -168,6 +168,14 @@ def _casts_told(a: Measured, b: Measured, passes: Passes) -> Iterator[str]:
                 yield f"{side.label} {words} {', '.join(lines[:3])}{more}"
 
 
+def _instrumented(a: Measured, b: Measured, passes: Passes) -> Iterator[str]:
+    """Sides whose observed program is not, to the bit, the one that is timed."""
+    for side in (a, b):
+        said = Measured(side.label, passes.lockstep[side.job.side]).manifest["reasons"].get("observation", "")
+        if "unequal" in said:
+            yield f"{side.label} instrumented only: {said}"
+
+
 def _evidence(row: Row) -> Evidence:
     numbers = measures(row)
     index = row.sides.index if row.sides else ()
@@ -185,7 +193,7 @@ def _evidence(row: Row) -> Evidence:
         index=index,
         values=values,
         difference=numbers.rms_rel if numbers else None,
-        tolerance=FAILS * row.floor.rms if row.floor else None,
+        tolerance=row.times * row.floor.rms if row.floor else None,
         message=f"lockstep step {row.step}, {what}: {shown} ({row.finding}: {row.reason}{further})",
         numbers=numbers,
     )
