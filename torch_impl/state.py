@@ -81,7 +81,8 @@ def _load_phase(phase: str, held: dict[str, Tensor], given: Tensors) -> None:
                 f"{phase}/{name} is {array.shape}, in the model {tuple(tensor.shape)}",
                 "was it written for other sizes?",
             )
-        tensor.copy_(torch.from_numpy(np.ascontiguousarray(array)))
+        # A copy that keeps an array of no dimensions one; NumPy's ascontiguousarray gives it one.
+        tensor.copy_(torch.from_numpy(np.array(array, order="C")))
 
 
 def export(state: State, phases: Iterable[str]) -> Tensors:

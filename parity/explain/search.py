@@ -14,7 +14,7 @@ from parity.explain.residuals import Key, Left
 from parity.explain.settings import Setting
 from parity.explain.signature import Signature, signatures
 from parity.judge.evidence import CAUSAL_ORDER
-from spec.edits import CATALOGUE, Edit, Kind, show
+from spec.edits import CATALOGUE, Edit, Kind
 from spec.edits.weights import NAMES as OF_WEIGHTS
 from spec.edits.weights import fits
 from spec.errors import RuleError
@@ -101,7 +101,11 @@ class Search:
         step = Step(first, left.rms[first], looks)
         self._say(f"first difference: {first} ({left.rms[first]:.1e}); {looks[0].words}")
         for name in self._order(left, looks):
-            self._try(name, edits, left, step)
+            try:
+                self._try(name, edits, left, step)
+            except RuleError as error:
+                # It does not fit this model, at one of its values; what was tried before that counts.
+                step.failed[name] = error.numbers
         best = self._ranked([one for one in step.tried if self._forward(left, one)], first)
         for one in best:
             if one.closed < best[0].closed or len(one.left.failing) > len(best[0].left.failing):
@@ -154,11 +158,7 @@ class Search:
 
         points = []
         for edit in _candidates(name, kind, self._parameters):
-            try:
-                after = attempt(edit.value, edit.target)
-            except RuleError as error:
-                step.failed[show(edit)] = error.numbers
-                return
+            after = attempt(edit.value, edit.target)
             points.append(Point(edit.value, after))
             step.tried.append(_judged(edit, left, after))
             if not kind.targeted and self._untouched(edits, edit, left, after):

@@ -85,10 +85,13 @@ class Setting:
     Args:
       spec: in float64, for one process.
       out: folder of its passes.
+      promote: whether a user's own casts are computed in float64 too.
     """
 
-    def __init__(self, name: str, told: Told, spec: RunSpec, out: Path, torch: Worker) -> None:
-        self.name, self.spec = name, spec
+    def __init__(
+        self, name: str, told: Told, spec: RunSpec, out: Path, torch: Worker, *, promote: bool = False
+    ) -> None:
+        self.name, self.spec, self._promote = name, spec, promote
         self._told, self._out, self._torch = told, out, torch
         self._probes = [step for step in sorted(probe_steps(told.spec, told.jax.curve)) if step < _MOST_STEPS]
         self._reference: Reference | None = None
@@ -106,6 +109,8 @@ class Setting:
 
     def left(self, edits: tuple[Edit, ...]) -> Left:
         """What is left between the sides with these edits on the torch side, beside its own."""
+        if not self._known:
+            self._complete_states()
         if edits not in self._known:
             self._known[edits] = self._make(edits)
         return self._known[edits]
@@ -130,6 +135,17 @@ class Setting:
     def job(self, side: str, edits: tuple[Edit, ...]) -> Job:
         """The lockstep job that a try of a side is."""
         return self._lockstep(side, f"{side}_try", (*self._told.edits[side], *edits))
+
+    def _complete_states(self) -> None:
+        """Adds the buffers that torch's model alone has, counters and constants, as they were at first."""
+        if self.spec.pair is None:
+            return
+        initial = load_tensors(Path(str(self.spec.pair.initial)))
+        own = {key: array for key, array in initial.items() if key.startswith("buffer/")}
+        for file in self.states.glob("step*.safetensors"):
+            state = load_tensors(file)
+            if own.keys() - state.keys():
+                save_tensors(file, own | state)
 
     def _make(self, edits: tuple[Edit, ...]) -> Left:
         number = len(list(self._out.glob("torch_[0-9]*")))
@@ -156,6 +172,7 @@ class Setting:
             steps=self._probes[-1] + 1,
             out=str(self._out / f"{side}_{name}"),
             edits=edits,
+            promote=self._promote,
         )
 
 

@@ -90,6 +90,10 @@ _IN_ROUNDINGS: dict[str, tuple[float, float | None]] = {
     "last_param": (8, None),
 }
 
+_STATISTICS: dict[str, tuple[float, float | None]] = {"buffer": (32, 128), "last_buffer": (4096, 16384)}
+"""Running statistics, which only users' models have: of one batch, and of all batches after drifting
+parameters."""
+
 
 def _calibrated(row: Row) -> Tolerance:
     rms, worst, seen_rms, seen_worst = row
@@ -113,6 +117,11 @@ TABLE: dict[tuple[str, str], Tolerance] = {
         (profile, quantity): _provisional(profile, *bounds)
         for profile in ("tf32", "bf16")
         for quantity, bounds in _IN_ROUNDINGS.items()
+    },
+    **{
+        (profile, quantity): _provisional(profile, *bounds)
+        for profile in PROFILES
+        for quantity, bounds in _STATISTICS.items()
     },
 }
 

@@ -129,7 +129,7 @@ OF_STEP = {
         reach="step",
         shows="lr",
         signature="learning rates alone",
-        values=(1, -1, 2, -2),
+        values=(1, -1, 2, -2, 0),
         number=int,
         mend={
             _TORCH: "call scheduler.step() so that update t reads the rate of step t + {value}",
@@ -141,7 +141,7 @@ OF_STEP = {
         reach="step",
         shows="lr",
         signature="learning rates alone",
-        values=(-1, 1, -2, 2),
+        values=(-1, 1, -2, 2, 0),
         number=int,
         mend={
             _TORCH: "decay over steps + {value}: the denominator, or the warm-up counted once more",
