@@ -115,6 +115,8 @@ def _lockstep(numerics: Numerics) -> Iterator[list[str]]:
     assert numerics.lockstep is not None
     groups: dict[str, list[LockstepRow]] = {}
     for row in numerics.lockstep.rows:
+        if row.phase == "lr" and row.finding == "same":
+            continue
         groups.setdefault(row.phase, []).append(row)
     for phase, rows in groups.items():
         worst = max(rows, key=_in_floors)
@@ -198,6 +200,8 @@ def notes(result: Result) -> Iterator[str]:
     """Reasons beyond the one in the headline, and edits, which explain a difference before anything else."""
     in_headline = result.verdict is not None and result.verdict != "SAME"
     yield from (f"note: {reason}" for reason in result.reasons[1 if in_headline else 0 :])
+    if result.numerics is not None and result.numerics.lockstep is not None:
+        yield from (f"note: {note}" for note in result.numerics.lockstep.notes)
     for run in result.runs:
         planted = [f"{side}:{edit}" for side, edits in run.edits.items() for edit in edits]
         if planted:
