@@ -55,20 +55,24 @@ def _explain(
         for worker in workers.values():
             stack.callback(worker.close)
         specs = {"seen": as_it_was(told), "held_out": held_out(told, out / "held_out")}
-        for promote in (True, False) if told.pair else (False,):
+
+        def settings(promote: bool) -> list[Setting]:
             where = out / ("promoted" if promote else "as_written")
-            seen, held = (
+            made = [
                 Setting(name, told, spec, where / name, workers["torch"], promote=promote)
                 for name, spec in specs.items()
-            )
+            ]
             words = ", casts computed in float64 too" if promote else ""
             progress.say(f"jax: the run's steps in float64{words}, and with seed and batches held out")
-            for job in (*seen.prepare(), *held.prepare()):
+            for job in (job for setting in made for job in setting.prepare()):
                 workers["jax"].do(job)
+            return made
+
+        seen, held = settings(promote=told.pair is not None)
+        found = Search(seen, held, progress.say).run()
+        if told.pair is not None and not found.steps:
+            seen, held = settings(promote=False)
             found = Search(seen, held, progress.say).run()
-            if found.steps:
-                break
-        workers["jax"].close()
         left = found.left if found.left.failing else found.held_out
         folder = None
         if left.failing:

@@ -21,6 +21,7 @@ class Planting:
         self._told, self._out = Told.read(run), out
         self._torch = Worker("torch", out / "torch.log", 100)
         self._specs = {"seen": as_it_was(self._told), "held_out": held_out(self._told, out / "held_out")}
+        self._found: dict[tuple[str, ...], Found] = {}
         jax = Worker("jax", out / "jax.log", 200)
         try:
             for setting in self._settings(self._told):
@@ -31,8 +32,19 @@ class Planting:
 
     def search(self, *planted: str) -> Found:
         """What a search finds where these edits are planted on the torch side."""
-        own = {"torch": tuple(parse(text) for text in planted), "jax": ()}
-        return Search(*self._settings(replace(self._told, edits=own)), say=lambda text: None).run()
+        if planted not in self._found:
+            own = {"torch": tuple(parse(text) for text in planted), "jax": ()}
+            settings = self._settings(replace(self._told, edits=own))
+            self._found[planted] = Search(*settings, say=lambda text: None).run()
+        return self._found[planted]
+
+    def search_in(self, torch_side: Path) -> tuple[Found, Setting]:
+        """What it finds where the torch side is another file, and the setting that it was found in."""
+        seen, held = self._settings(self._told)
+        for setting in (seen, held):
+            assert setting.spec.pair is not None
+            setting.spec = replace(setting.spec, pair=replace(setting.spec.pair, torch=str(torch_side)))
+        return Search(seen, held, say=lambda text: None).run(), seen
 
     def close(self) -> None:
         """Ends the torch process."""

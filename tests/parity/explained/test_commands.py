@@ -1,9 +1,6 @@
 """`parity explain` and `parity power` under the real command line, on mistakes that stand in real files."""
 
 import json
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +8,6 @@ import jsonschema
 import pytest
 
 from parity.report import schema
-from tests.parity.conftest import environ
 from tests.parity.explained.conftest import PAIRS, run
 
 
@@ -31,27 +27,6 @@ def test_two_mistakes_on_the_jax_side_are_named_with_their_mends(tmp_path: Path)
     assert done.stdout.startswith("CONFIRMED  torch with clip_eps=0.01 and weight_decay=0.03 is jax")
     assert "AdamW(weight_decay=0.03)" in done.stdout
     assert found["reproduction"] is None
-
-
-def test_what_no_edit_explains_is_said_and_can_be_reproduced(tmp_path: Path) -> None:
-    pair = tmp_path / "pair"
-    shutil.copytree(PAIRS / "kitchen", pair)
-    side = pair / "torch_side.py"
-    side.write_text(side.read_text().replace("torch.tanh(self.conv", "torch.sin(self.conv"))
-    run(tmp_path, f"run {pair} --no-time", 1)
-    done = run(tmp_path, "explain last", 1)
-    found = result(tmp_path)["explanation"]
-    assert (found["outcome"], found["edits"]) == ("none", [])
-    assert done.stdout.startswith("NONE  no edit of the catalogue explains act of step 0")
-    again = subprocess.run(
-        [sys.executable, f"{found['reproduction']}/reproduce.py"],
-        env=environ(),
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert again.returncode == 1 and "RMS of the difference" in again.stdout, again.stderr
 
 
 @pytest.mark.slow

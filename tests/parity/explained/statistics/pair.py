@@ -1,4 +1,4 @@
-"""Images through a convolution with BatchNorm, written as each framework's defaults have it: three clashes."""
+"""A convolution with BatchNorm, written as each framework's defaults have it: three clashes."""
 
 import numpy as np
 
