@@ -24,7 +24,7 @@ from parity.options import Power as Options
 from parity.progress import Progress
 from parity.report import causes, deliver
 from parity.report.result import Numerics
-from spec.edits import CATALOGUE, Edit, Kind, constants, show
+from spec.edits import CATALOGUE, Edit, Kind, constants, show, tell
 from spec.edits.weights import NAMES as OF_WEIGHTS
 from spec.edits.weights import fits
 from spec.errors import ExitCode, RuleError
@@ -162,7 +162,6 @@ def _edited(folder: Path) -> dict[str, list[str]]:
 def _row(edit: Edit, folder: Path, control: Path, told: Told) -> causes.PowerRow:
     """What became of one mistake."""
     kind = CATALOGUE[edit.name]
-    what = kind.what.replace("value", f"{edit.value:g}")
     found = judge(Measured("torch", folder), told.jax)
     caught: bool | None = found.verdict != "SAME"
     where, difference = _where(found), _difference(found)
@@ -170,7 +169,9 @@ def _row(edit: Edit, folder: Path, control: Path, told: Told) -> causes.PowerRow
         where, difference = "it changes bits, and stays within the tolerances", _loss(found)
     elif not caught:
         caught, where = _why_nothing(edit, kind, folder)
-    return causes.PowerRow(edit=show(edit), what=what, caught=caught, where=where, difference=difference)
+    return causes.PowerRow(
+        edit=show(edit), what=tell(edit), caught=caught, where=where, difference=difference
+    )
 
 
 def _loss(found: Numerics) -> float | None:
@@ -205,9 +206,8 @@ def _why_nothing(edit: Edit, kind: Kind, folder: Path) -> tuple[bool | None, str
 
 
 def _broken(edit: Edit, why: str) -> causes.PowerRow:
-    what = CATALOGUE[edit.name].what
     return causes.PowerRow(
-        edit=show(edit), what=what, caught=None, where=f"it breaks the model: {why}", difference=None
+        edit=show(edit), what=tell(edit), caught=None, where=f"it breaks the model: {why}", difference=None
     )
 
 

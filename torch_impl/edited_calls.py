@@ -86,7 +86,8 @@ def _batchnorm_biased(call: Call, value: float) -> str | None:
     def then(result: Any) -> Any:
         with torch.no_grad():
             kept = (1 - _get(call, "momentum")) * before
-            running.copy_(kept + (running - kept) * ((count - 1) / count))
+            # Past autograd's notice: it keeps the buffer for a backward that, in training, never reads it.
+            running.data.copy_(kept + (running - kept) * ((count - 1) / count))
         return result
 
     call.then.append(then)

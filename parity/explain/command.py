@@ -18,7 +18,7 @@ from parity.progress import Progress
 from parity.report import causes, deliver
 from parity.report.result import Result
 from spec import record
-from spec.edits import CATALOGUE, Edit, show
+from spec.edits import CATALOGUE, Edit, show, tell
 from spec.errors import ExitCode, RuleError
 
 
@@ -159,11 +159,11 @@ def _finite(value: float) -> float:
 
 
 def _confirmed(one: Tried, seen: dict[str, list[str]]) -> causes.Confirmed:
-    edit, kind = one.edit, CATALOGUE[one.edit.name]
+    edit = one.edit
     mend = {side: mended(edit, side) for side in ("torch", "jax")}
     return causes.Confirmed(
         edit=show(edit),
-        what=kind.what.replace("value", f"{edit.value:g}"),
+        what=tell(edit),
         was=seen.get(edit.name, []),
         mend={"torch": f"to be as jax is: {mend['torch']}", "jax": f"what jax does now: {mend['jax']}"},
     )

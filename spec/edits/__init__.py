@@ -9,7 +9,7 @@ elements of tensors and of batches; what an edit does inside a model stands in e
 from spec.edits.catalogue import CATALOGUE
 from spec.edits.kinds import Edit, Kind
 from spec.edits.step import Constants, constants, device_table
-from spec.edits.words import parse, refuse, show, why_not
+from spec.edits.words import parse, refuse, show, tell, why_not
 
 __all__ = [
     "CATALOGUE",
@@ -21,5 +21,6 @@ __all__ = [
     "parse",
     "refuse",
     "show",
+    "tell",
     "why_not",
 ]

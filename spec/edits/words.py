@@ -4,6 +4,7 @@ Must not: know what an edit does.
 """
 
 import math
+import re
 
 from spec.edits.catalogue import CATALOGUE
 from spec.edits.kinds import Edit, Kind
@@ -21,6 +22,11 @@ def show(edit: Edit) -> str:
     """`name=value` or `name@tensor=value`, as `parse` reads it."""
     where = f"@{edit.target}" if edit.target else ""
     return f"{edit.name}{where}={edit.value:.12g}"
+
+
+def tell(edit: Edit) -> str:
+    """What the edited side does, in words, with the edit's value."""
+    return re.sub(r"\bvalue\b", f"{edit.value:g}", CATALOGUE[edit.name].what)
 
 
 def parse(text: str) -> Edit:

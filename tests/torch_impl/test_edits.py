@@ -88,7 +88,8 @@ def test_running_statistics() -> None:
     def run(*edits: str) -> tuple[Tensor, Tensor]:
         layer = nn.BatchNorm1d(6).double()
         side = Side(build=lambda: layer, loss=lambda model, batch: (model(batch["x"]).sum(), torch.ones(())))
-        edited(side, [parse(edit) for edit in edits], {}).loss(layer, {"x": X})
+        total, _ = edited(side, [parse(edit) for edit in edits], {}).loss(layer, {"x": X})
+        total.backward()
         return layer.running_mean, layer.running_var  # type: ignore[return-value]
 
     variance = X.var(dim=(0, 2), correction=0)
