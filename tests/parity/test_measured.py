@@ -29,7 +29,8 @@ def test_a_clean_run_agrees_with_floors_and_truths_of_its_own(clean: dict[str, A
     assert clean["verdict"] == "SAME"
     assert numerics["latent"] == []
     assert numerics["first_divergence"] is None
-    assert set(lockstep["probes"]) == {"0", "1", "4", "7"}, "the first two, a clipped one, the last"
+    assert {"0", "1", "7"} < set(lockstep["probes"])
+    assert "a clipped step" in lockstep["probes"].values()
     assert lockstep["found"] == {"same": lockstep["compared"]}
     assert (lockstep["reruns"], lockstep["truths"]) == (8, True)
     assert {row["phase"] for row in lockstep["rows"]} >= {"act", "loss", "grad", "clipped", "m", "v", "param"}
