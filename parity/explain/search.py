@@ -14,7 +14,7 @@ from parity.explain.residuals import Key, Left
 from parity.explain.settings import Setting
 from parity.explain.signature import Signature, signatures
 from parity.judge.evidence import CAUSAL_ORDER
-from spec.edits import CATALOGUE, Edit, Kind
+from spec.edits import CATALOGUE, Edit, Kind, constants
 from spec.edits.weights import NAMES as OF_WEIGHTS
 from spec.edits.weights import fits
 from spec.errors import RuleError
@@ -176,9 +176,14 @@ class Search:
                 step.tried.append(_judged(edit, left, attempt(short)))
 
     def _untouched(self, edits: tuple[Edit, ...], edit: Edit, left: Left, after: Left) -> bool:
-        """Whether an edit of a model met no call there."""
-        seen = self._seen.seen.get((*edits, edit), {})
-        return CATALOGUE[edit.name].reach == "model" and edit.name not in seen and after.rms == left.rms
+        """Whether an edit of a model met no call there. A preset's own constants are no calls."""
+        if CATALOGUE[edit.name].reach != "model" or self._is_constant(edit.name):
+            return False
+        return edit.name not in self._seen.seen.get((*edits, edit), {}) and after.rms == left.rms
+
+    def _is_constant(self, name: str) -> bool:
+        problem = self._seen.spec.problem
+        return problem.workload != "pair" and hasattr(constants(problem), name)
 
     def _forward(self, left: Left, one: Tried) -> bool:
         if CATALOGUE[one.edit.name].narrow:

@@ -66,7 +66,7 @@ OF_MODELS = {
         jax="flax computes its running variance inside the layer",
     ),
     "gelu_erf": Kind(
-        what="GELU is the erf form (value 1) instead of the tanh form (value 0)",
+        what="GELU is the erf form (1) or the tanh form (0)",
         reach="model",
         shows="act",
         signature="elementwise",

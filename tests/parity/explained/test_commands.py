@@ -30,6 +30,15 @@ def test_two_mistakes_on_the_jax_side_are_named_with_their_mends(tmp_path: Path)
 
 
 @pytest.mark.slow
+def test_tiny_is_explained_in_its_forward_pass_and_beyond(tmp_path: Path) -> None:
+    """A whole GPT on both sides, twice."""
+    words = "run tiny --steps 6 --devices 1 --no-time --edit jax:gelu_erf=1 --edit jax:clip_eps=1e-3"
+    run(tmp_path, words, 1)
+    run(tmp_path, "explain last", 0)
+    assert result(tmp_path)["explanation"]["edits"] == ["gelu_erf=1", "clip_eps=0.001"]
+
+
+@pytest.mark.slow
 def test_three_clashes_of_defaults_are_peeled(tmp_path: Path) -> None:
     """Two launches a side and about a hundred passes."""
     run(tmp_path, f"run {PAIRS / 'statistics'} --no-time", 1)
