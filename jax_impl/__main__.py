@@ -13,6 +13,7 @@ import pkgutil
 import sys
 import time
 import traceback
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,7 +29,8 @@ from spec.worker.by_hand import Options, print_steps
 def main(arguments: list[str]) -> int:
     """Does what the command line says and returns the exit code."""
     if arguments[:1] == ["work"]:
-        return serve(arguments[1:])
+        names = (line.strip() for line in sys.stdin) if arguments[1:] == ["-"] else arguments[1:]
+        return serve(names)
     import tyro  # here, because a machine that only does jobs need not have it
 
     try:
@@ -47,7 +49,7 @@ def main(arguments: list[str]) -> int:
         return int(ExitCode.CRASHED)
 
 
-def serve(paths: list[str]) -> int:
+def serve(paths: Iterable[str]) -> int:
     """Does job files in one group of processes, which the first job decides."""
     joined: list[parallel.Ranks] = []
 

@@ -5,6 +5,7 @@ step from the state that it starts from; whether that step then ended where the 
 is told. Must not: change the state. Counterpart: `torch_impl/observe.py`.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 import jax
@@ -12,6 +13,7 @@ import numpy as np
 from flax import nnx
 
 from jax_impl.memory import Arrays, TrainState
+from jax_impl.promote import through
 from jax_impl.runtime import compiler_options, matmul_precision
 from jax_impl.step import cast
 from jax_impl.trainer import Trainer
@@ -29,6 +31,9 @@ INIT = -1
 OUTPUT = "output"
 """The name of what the model itself returns, among the activations."""
 
+Forward = Callable[[Arrays, Arrays, Batch], Arrays]
+"""(parameters, buffers, rows) -> activations by key."""
+
 _FROM_OWN_PROGRAM = ("grad", "clipped")
 
 
@@ -41,16 +46,30 @@ class Observer:
         for phase, step in (job.observed_at(entry) for entry in job.observe):
             self._phases.setdefault(step, []).append(phase)
         self._activations: Tensors = {}
+        self.activations: list[str] = []
+        """Names of the activations that were seen; a program has no order that could be told."""
+        self._forward: Forward | None = None
         self._foreseen: TrainState | None = None
         self._agreed: dict[int, bool] = {}
 
-    def before(self, trainer: Trainer, step: int, rows: Batch) -> None:
-        """Looks at what is gone after the step, from the state that it starts from. For all ranks to call."""
+    def write_into(self, folder: Path) -> None:
+        """From here on the tensors go into another pass folder."""
+        self._folder = folder / "tensors"
+
+    def before(self, trainer: Trainer, step: int, rows: Batch, taken: Batch) -> None:
+        """Looks at what is gone after the step, from the state that it starts from. For all ranks to call.
+
+        Args:
+          rows: in their own order, which activations are written in.
+          taken: as the step takes them.
+        """
         phases = self._phases.get(step, ())
         if any(phase in _FROM_OWN_PROGRAM for phase in phases):
-            self._foreseen = trainer.look(rows)
+            self._foreseen = trainer.look(taken)
         if "act" in phases and trainer.ranks.rank == 0:
-            self._activations = activations(trainer, rows)
+            self._forward = self._forward or forward_program(trainer, rows)
+            self._activations = activations(trainer, rows, self._forward)
+            self.activations = [key.removeprefix("act/") for key in self._activations]
 
     def after(self, trainer: Trainer, step: int) -> None:
         """Writes what was asked for of this step; to be called at `INIT` too."""
@@ -78,15 +97,11 @@ class Observer:
         return f"observed and timed program ended unequal in their last bits, at steps {parted}"
 
 
-def activations(trainer: Trainer, rows: Batch) -> Tensors:
-    """Outputs of every submodule on this rank's rows, keys `act/PATH`, in the dtype of the master weights.
-
-    A submodule that is called again in one pass gets `act/PATH#2`, and so on. Outputs that are no arrays are
-    left out. The pass runs on this rank alone.
-    """
+def forward_program(trainer: Trainer, rows: Batch) -> Forward:
+    """Compiles the pass that gives all activations, for rows of these shapes and dtypes."""
     arena, profile = trainer.state, trainer.problem.profile
 
-    def forward(params: Arrays, buffers: Arrays, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
+    def forward(params: Arrays, buffers: Arrays, batch: dict[str, jax.Array]) -> Arrays:
         # Layer by layer, however the step goes through them: a loop has one output for all.
         module = arranged(arena.module(cast(params, profile.compute), buffers), JitOptions())
         with matmul_precision(profile):
@@ -96,8 +111,21 @@ def activations(trainer: Trainer, rows: Batch) -> Tensors:
 
     arguments = arena.tensors("param"), arena.tensors("buffer"), rows
     with compilations.apart():
-        program = jax.jit(forward).lower(*arguments).compile(compiler_options(profile))
-    return {key: np.array(output) for key, output in program(*arguments).items()}
+        return jax.jit(through(forward)).lower(*arguments).compile(compiler_options(profile))
+
+
+def activations(trainer: Trainer, rows: Batch, program: Forward | None = None) -> Tensors:
+    """Outputs of every submodule on this rank's rows, keys `act/PATH`, in the dtype of the master weights.
+
+    A submodule that is called again in one pass gets `act/PATH#2`, and so on. Outputs that are no arrays are
+    left out. The pass runs on this rank alone.
+
+    Args:
+      program: `forward_program`'s; compiled anew when None.
+    """
+    program = program or forward_program(trainer, rows)
+    found = program(trainer.state.tensors("param"), trainer.state.tensors("buffer"), rows)
+    return {key: np.array(output) for key, output in found.items()}
 
 
 def _by_call(outputs: nnx.State) -> dict[str, jax.Array]:

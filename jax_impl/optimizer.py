@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from spec.edits import Constants
+from spec.edits.step import BEFORE_CORRECTION, DECOUPLED, INSIDE_ROOT, L2, WITHOUT_LR
 
 
 def global_norm(grads: jax.Array) -> jax.Array:
@@ -43,9 +44,25 @@ def adamw(
       lr, correction1, correction2: 0-dim; the corrections are 1 - beta**t.
       decayed: whether the weight decay reaches these parameters, or each of their elements.
     """
+    decayed = decayed | constants.decay_all
+    if constants.decay_form == L2:
+        grad = jnp.where(decayed, grad + constants.weight_decay * param, grad)
     m = constants.beta1 * m + (1 - constants.beta1) * grad
     v = constants.beta2 * v + (1 - constants.beta2) * (grad * grad)
-    update = (m / correction1) / (jnp.sqrt(v / correction2) + constants.adam_eps)
+    update = (m / correction1) / _denominator(v, correction2, constants)
     # A choice for each element, and not two pieces: only so does XLA write over the parameters it reads.
-    update = jnp.where(decayed, update + constants.weight_decay * param, update)
-    return param - lr * update, m, v
+    if constants.decay_form == DECOUPLED:
+        update = jnp.where(decayed, update + constants.weight_decay * param, update)
+    after = param - lr * update
+    if constants.decay_form == WITHOUT_LR:
+        after = jnp.where(decayed, after - constants.weight_decay * param, after)
+    return after, m, v
+
+
+def _denominator(v: jax.Array, correction2: jax.Array, constants: Constants) -> jax.Array:
+    eps, place = constants.adam_eps, constants.adam_eps_place
+    if place == BEFORE_CORRECTION:
+        return (jnp.sqrt(v) + eps) / jnp.sqrt(correction2)
+    if place == INSIDE_ROOT:
+        return jnp.sqrt(v / correction2 + eps)
+    return jnp.sqrt(v / correction2) + eps

@@ -24,6 +24,7 @@ from jax_impl.memory import Arena, Arrays, TrainState
 from jax_impl.models import Side
 from jax_impl.optimizer import adamw, clip_coefficient, global_norm
 from jax_impl.own_optimizer import own_update
+from jax_impl.promote import through
 from jax_impl.runtime import matmul_precision
 from spec.edits import Constants, device_table
 from spec.run import Problem
@@ -57,10 +58,17 @@ def make_step(side: Side, problem: Problem, constants: Constants, arena: Arena) 
         def loss(working: Arrays) -> tuple[jax.Array, tuple[jax.Array, Arrays]]:
             module = arena.module(working, buffers)
             loss_sum, count = side.loss(module, part)
-            return loss_sum * constants.loss_scale, (count, arena.buffers_of(module))
+            if constants.loss_mean:
+                loss_sum, count = loss_sum / count, jnp.ones_like(count)
+            loss_sum = loss_sum * constants.loss_scale
+            if constants.grad_scale != 1:
+                # Its value as it was, its derivative scaled.
+                scaled = loss_sum * constants.grad_scale
+                loss_sum = lax.stop_gradient(loss_sum) + (scaled - lax.stop_gradient(scaled))
+            return loss_sum, (count, arena.buffers_of(module))
 
         with matmul_precision(profile):
-            (loss_sum, (count, after)), grads = jax.value_and_grad(loss, has_aux=True)(working)
+            (loss_sum, (count, after)), grads = through(jax.value_and_grad(loss, has_aux=True))(working)
         return cast(Sums(grads, loss_sum, count), profile.accumulate), after
 
     def step(state: TrainState, batch: Batch) -> tuple[TrainState, jax.Array, dict[str, jax.Array]]:

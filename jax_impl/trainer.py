@@ -21,6 +21,7 @@ import numpy as np
 from jax_impl import own_optimizer, parallel, runtime, state
 from jax_impl.baselines import Baseline
 from jax_impl.compile import Compiled, compile_observed, compile_step, uncompiled
+from jax_impl.edits import Seen, edited
 from jax_impl.feed import Feed, Stage
 from jax_impl.memory import METRICS, Arena
 from jax_impl.models import Side, preset_side
@@ -36,6 +37,8 @@ from spec import codec
 from spec.checkpoint import Checkpoint, Position
 from spec.data.batches import Batch, RowSource, open_source
 from spec.edits import Edit, constants
+from spec.edits.data import edited_rows
+from spec.edits.weights import moved
 from spec.errors import RuleError
 from spec.jit import jit_options
 from spec.mapping.links import jax_table
@@ -85,8 +88,14 @@ class Trainer:
         runtime.configure(problem, execution)
         self.problem, self.mode, self._source = problem, mode, source
         self.ranks = ranks or parallel.join(execution)
-        chosen = constants(problem, edits)
-        self.side = side or preset_side(problem, chosen)
+        self._edits = tuple(edits)
+        """Planted changes."""
+        chosen = constants(problem, self._edits)
+        self._edited: Seen = {}
+        """What stood where they acted inside the model."""
+        # A preset's own model reads some of its constants itself.
+        calls = [edit for edit in self._edits if side or not hasattr(chosen, edit.name)]
+        self.side = edited(side or preset_side(problem, chosen), calls, self._edited)
         table = problem.parameter_table()
         self.stage = Stage(self.ranks)
         """The first half of `step`: puts rows on the device."""
@@ -97,7 +106,7 @@ class Trainer:
         self._observed: Callable[[Any, DeviceBatch], tuple[Any, Any, Any]] | None = None
         self.state: State
         if mode.startswith("baseline:"):
-            if chosen != constants(problem) or self.side.optimizer:
+            if self._edits or self.side.optimizer:
                 raise RuleError("A baseline is stock.", f"edits on {mode}", "edit another mode")
             name = mode.removeprefix("baseline:")
             self.state = baseline = Baseline(name, self.side, problem, chosen, self.ranks)
@@ -148,7 +157,11 @@ class Trainer:
 
     def step(self, rows: Batch) -> None:
         """Dispatches one step on this rank's rows; returns as soon as the device has all its orders."""
-        self.launch(self.stage(rows))
+        self.launch(self.stage(self.planted(rows)))
+
+    def planted(self, rows: Batch) -> Batch:
+        """The rows with the planted changes of data."""
+        return edited_rows(self._edits, rows, self.problem.workload)
 
     def launch(self, batch: DeviceBatch) -> None:
         """The second half of `step`: one call, on rows that `stage` has put on the device."""
@@ -161,7 +174,7 @@ class Trainer:
 
     def steps(self, many: Sequence[Batch]) -> None:
         """Dispatches as many steps as batches are given, in one launch; metrics of all can be read."""
-        self.launch_steps(self.stage_steps(many))
+        self.launch_steps(self.stage_steps([self.planted(rows) for rows in many]))
 
     def stage_steps(self, many: Sequence[Batch]) -> DeviceBatch:
         """The first half of `steps`: puts rows of several steps on the device."""
@@ -201,7 +214,7 @@ class Trainer:
 
         Nothing else changes. All ranks call this together.
         """
-        batch = self.stage(rows)
+        batch = self.stage(self.planted(rows))
         with compilations.apart():
             if self._observed is None:
                 self._observed = compile_observed(self._step, self._begun(), batch, self.problem.profile)
@@ -234,12 +247,12 @@ class Trainer:
     def export(self, phases: Iterable[str]) -> Tensors:
         """Copies of the phases on the host, keys `phase/name`; waits for the device."""
         with compilations.apart():
-            return state.export(self.state, phases)
+            return dict(moved(self._edits, state.export(self.state, phases), back=True))
 
     def load(self, tensors: Mapping[str, np.ndarray]) -> None:
         """Puts a state in place, keys `phase/name`; see `jax_impl.state.load`."""
         with compilations.apart():
-            state.load(self.state, tensors)
+            state.load(self.state, moved(self._edits, tensors))
 
     def checkpoint(self) -> tuple[Position, Tensors]:
         """Where the run stands, and copies on the host of all that it takes to go on: for `Saver.save`.
@@ -289,6 +302,7 @@ class Trainer:
             "precision": codec.to_dict(self.problem.profile),
             "world_size": self.ranks.world_size,
             "num_params": sum(math.prod(parameter["shape"]) for parameter in parameters),
+            "edited": self._edited,
         }
 
     def close(self) -> None:

@@ -10,14 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from jax_impl import runtime
 from jax_impl.describe import describe
 from jax_impl.feed import Feed
 from jax_impl.models.pair import load_side
 from jax_impl.observe import INIT, Observer
 from jax_impl.parallel import Ranks
+from jax_impl.promote import Promotion, promoting
 from jax_impl.trainer import Trainer
 from jax_impl.xla import watch
 from spec import protocol, record
@@ -42,6 +41,13 @@ def do(job: Job, ranks: Ranks) -> None:
     if job.purpose == "describe" and job.spec.pair is not None:
         describe(job, ranks)
         return
+    # The models of this project cast to nothing but what the profile says.
+    with promoting(job.promote and job.spec.pair is not None) as promotion:
+        _do(job, ranks, promotion)
+
+
+def _do(job: Job, ranks: Ranks, promotion: Promotion | None) -> None:
+    """A job of a trainer's."""
     problem, execution = job.spec.problem, job.spec.execution
     source = open_source(problem, job.batches)
     side = load_side(job.spec.pair, problem) if job.spec.pair else None
@@ -54,7 +60,7 @@ def do(job: Job, ranks: Ranks) -> None:
     resume(job, trainer)
     observer = Observer(job)
     probes = runtime.probes(problem.profile, ranks.device)
-    manifest = Manifest(job, trainer, probes, runtime.environment(), observer.agreement)
+    manifest = Manifest(job, trainer, probes, runtime.environment(), observer, promotion)
     manifest.write()
     observer.after(trainer, INIT)
     match job.purpose:
@@ -79,7 +85,8 @@ def _run(job: Job, trainer: Trainer, observer: Observer) -> None:
         many = [trainer.feed.rows(number) for number in launches[0]] if launches else []
         staged = _stage(trainer, many) if launches else None
         for numbers, coming in zip(launches, [*launches[1:], []], strict=True):
-            observer.before(trainer, numbers[0], many[0])
+            protocol.keep_state(job, numbers[0], trainer)
+            observer.before(trainer, numbers[0], many[0], many[0])
             _launch(trainer, staged, len(many))
             done, many = many, [trainer.feed.rows(number) for number in coming]
             staged = _stage(trainer, many) if many else None
@@ -90,6 +97,7 @@ def _run(job: Job, trainer: Trainer, observer: Observer) -> None:
 
 def _stage(trainer: Trainer, many: list[Batch]) -> Any:
     """The rows of one launch on the device."""
+    many = [trainer.planted(rows) for rows in many]
     return trainer.stage(many[0]) if len(many) == 1 else trainer.stage_steps(many)
 
 
@@ -101,10 +109,11 @@ def _launch(trainer: Trainer, staged: Any, num_steps: int) -> None:
 
 
 def _launches(job: Job, trainer: Trainer) -> Iterator[list[int]]:
-    """The steps of each launch: as many as the mode says, but alone those that are observed and the rest; a
+    """The steps of each launch: as many as the mode says, but alone those that are looked at and the rest; a
     checkpoint is made at the end of a launch.
     """
-    seen = {job.observed_at(entry)[1] for entry in job.observe}
+    kept = job.keep_states.steps if job.keep_states else ()
+    seen = {*kept, *(job.observed_at(entry)[1] for entry in job.observe)}
     number, every = trainer.next_step, job.save_every or job.steps
     while number < job.steps:
         many = list(range(number, number + trainer.steps_per_launch))
@@ -114,15 +123,18 @@ def _launches(job: Job, trainer: Trainer) -> Iterator[list[int]]:
 
 
 def _lockstep(job: Job, trainer: Trainer, observer: Observer) -> None:
-    """One step from each of the states in the job's folder, step N on the rows of step N."""
-    with StepLines(job, trainer) as steps:
-        for step, tensors in protocol.states(job):
-            trainer.load({"meta/skipped": np.zeros((), np.int64), **tensors})
-            rows = trainer.feed.rows(step)
-            observer.before(trainer, step, rows)
-            trainer.step(rows)
-            steps.note(step, rows)
-            observer.after(trainer, step)
+    """One step from each of the states in the job's folder, step N on the rows of step N; then the reruns."""
+    for rerun, folder in protocol.attempts(job):
+        observer.write_into(folder)
+        with StepLines(job, trainer, folder) as steps:
+            for step, tensors in protocol.states(job, rerun):
+                trainer.load(tensors)
+                rows = trainer.feed.rows(step)
+                taken = protocol.taken(job, rows, step, rerun)
+                observer.before(trainer, step, rows, taken)
+                trainer.step(taken)
+                steps.note(step, taken)
+                observer.after(trainer, step)
 
 
 def _time(job: Job, trainer: Trainer) -> None:

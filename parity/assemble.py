@@ -70,8 +70,8 @@ def finished(held: Sequence[Held], purpose: str) -> list[Job]:
 
 
 def run_passes(held: Sequence[Held]) -> dict[str, Measured]:
-    """The finished run pass of each side."""
-    return {job.side: Measured(job.side, Path(job.out)) for job in finished(held, "run")}
+    """The finished run pass of each side: its first, which is in the run's own precision."""
+    return {job.side: Measured(job.side, Path(job.out)) for job in reversed(finished(held, "run"))}
 
 
 def handed_off(held: Sequence[Held]) -> Chain | None:
@@ -87,7 +87,8 @@ def handed_off(held: Sequence[Held]) -> Chain | None:
 def curves(held: Sequence[Held]) -> dict[str, SideCurve]:
     """The training of each side, thinned; that of a side which was ended early as far as it went."""
     jobs = [job for item in held for job in item.turn.jobs if job.purpose == "run"]
-    begun = {job.side: Path(job.out) for job in jobs if (Path(job.out) / "steps.rank0.jsonl").exists()}
+    written = [job for job in jobs if (Path(job.out) / "steps.rank0.jsonl").exists()]
+    begun = {job.side: Path(job.out) for job in reversed(written)}
     return {side: _side_curve(read_curve(folder, _ranks_written(folder))) for side, folder in begun.items()}
 
 
@@ -147,7 +148,9 @@ def _is_own(job: Job, side: str) -> bool:
 def capture(held: Sequence[Held]) -> Capture:
     """What each side says of its captured or compiled step."""
     found: dict[str, Any] = {}
-    for job in [*finished(held, "run"), *finished(held, "time")]:
+    own = [Path(side.folder) for side in run_passes(held).values()]
+    jobs = [job for job in finished(held, "run") if Path(job.out) in own]
+    for job in [*jobs, *finished(held, "time")]:
         manifest = json.loads((Path(job.out) / "manifest.json").read_text())
         if not job.mode.startswith("baseline:") and manifest["capture"]:
             found[job.side] = manifest["capture"]

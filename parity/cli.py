@@ -1,4 +1,4 @@
-"""The way in: `parity run | train | bench | compare | data prepare | init-pair | doctor`.
+"""The way in: `parity run | train | bench | compare | explain | power | data prepare | init-pair | doctor`.
 
 Standard output carries the verdict line, one table and paths, or JSON alone; progress and complaints go to
 standard error. Exit codes are `spec.errors.ExitCode`'s. What each command does stands in the file of its
@@ -60,6 +60,14 @@ def _do(command: Any, argv: list[str]) -> ExitCode:
             from parity.compare import compare
 
             return compare(command)
+        case commands.Explain():
+            from parity.explain.command import explain
+
+            return explain(command)
+        case commands.Power():
+            from parity.power import power
+
+            return power(command)
         case commands.Data():
             from parity.data import prepare
 

@@ -59,10 +59,10 @@ def _pairs(folder_a: Path, folder_b: Path) -> list[tuple[Measured, Measured]]:
 
 
 def _run_passes(folder: Path) -> dict[str, Path]:
-    """The run pass of each side of a run."""
+    """The run pass of each side of a run: its first, which is in the run's own precision."""
     jobs = sorted(folder.glob("passes/*/job.json"))
     content = {path.parent: folders.read_json(path) for path in jobs}
-    passes = {job["side"]: path for path, job in content.items() if job["purpose"] == "run"}
+    passes = {job["side"]: path for path, job in reversed(content.items()) if job["purpose"] == "run"}
     if not passes:
         raise RuleError("A run that is judged holds a run pass.", f"{folder}: none", "was it made by bench?")
     return passes

@@ -77,6 +77,9 @@ class Run(Resumable):
     handoff: Annotated[str | None, arg(metavar="S1,S2,...")] = None
     """Train once more, changing sides: torch before step S1, jax from there, torch from S2, and so on, each
     from the other's checkpoint; judged against the whole run of each side."""
+    judge: Annotated[str, arg(metavar="table|measured")] = "table"
+    """table: by tolerances measured before. measured: by this run's own floors and float64 truths, at steps
+    that both sides make from the same states; takes about three times as long."""
     time: bool = True
     """Also measure speed, the sides in turn."""
 
@@ -124,6 +127,32 @@ class Compare(Output):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Saved(Output):
+    """A saved run of both sides that is asked about: shared by explain and power."""
+
+    run: Positional[Annotated[str, arg(metavar="RUN")]] = "last"
+    """A run folder, its number, or `last`."""
+    timeout_s: Annotated[float, arg(metavar="SECONDS")] = 600.0
+    """A side that takes longer for one pass is ended."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explain(Saved):
+    """Find the cause of a difference and confirm it: which change makes one side the other.
+
+    Exit code: 0 every difference is explained, 1 something is left, 2 usage, 6 a side crashed or hung.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Power(Saved):
+    """Say which known mistakes a run would have caught, by making each of them on one side.
+
+    Exit code: 0, 2 usage, 6 a side crashed or hung.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
 class Prepare:
     """Make a token shard out of a text, one token a byte."""
 
@@ -163,6 +192,8 @@ Command = (
     | Annotated[Train, subcommand("train")]
     | Annotated[Bench, subcommand("bench")]
     | Annotated[Compare, subcommand("compare")]
+    | Annotated[Explain, subcommand("explain")]
+    | Annotated[Power, subcommand("power")]
     | Annotated[Data, subcommand("data")]
     | Annotated[InitPair, subcommand("init-pair")]
     | Annotated[Doctor, subcommand("doctor")]
@@ -174,6 +205,8 @@ COMMANDS: dict[str, type] = {
     "train": Train,
     "bench": Bench,
     "compare": Compare,
+    "explain": Explain,
+    "power": Power,
     "data prepare": Prepare,
     "init-pair": InitPair,
     "doctor": Doctor,
@@ -202,7 +235,7 @@ def _option_names(command: type) -> list[str]:
     return names
 
 
-def parse(arguments: list[str]) -> Run | Train | Bench | Compare | Data | InitPair | Doctor:
+def parse(arguments: list[str]) -> Run | Train | Bench | Compare | Explain | Power | Data | InitPair | Doctor:
     """The command that the arguments ask for; SystemExit(2), with the nearest option, where none fits."""
     return tyro.cli(
         Command,  # type: ignore[arg-type]

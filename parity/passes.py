@@ -83,6 +83,11 @@ def observed(plan: Plan) -> tuple[str, ...]:
     return first + _last_state(plan)
 
 
+def observed_phases(plan: Plan) -> tuple[str, ...]:
+    """The phases of one step that can be compared, but for activations."""
+    return ("grad", "clipped", "m", "v", "param", *(("buffer",) if plan.pair else ()))
+
+
 def _first_step(plan: Plan, step: int) -> tuple[str, ...]:
     """What is written down of the first step."""
     if _own_optimizer(plan):

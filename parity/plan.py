@@ -70,6 +70,8 @@ def make_plan(options: Run | Train | Bench) -> Plan:
     modes = _modes(options, pair, device, backends)
     devices, global_batch, notes = _devices(options, chosen, device, cluster)
     edits = parse_edits(() if isinstance(options, Bench) else options.edit, backends)
+    for side, edit in ((side, edit) for side, own in edits.items() for edit in own):
+        catalogue.refuse(edit, side, pair=pair is not None)
     if pair:
         global_batch = pair.rows
         refuse_lost_edits(pair, edits)

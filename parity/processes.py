@@ -38,9 +38,11 @@ class Group:
     Args:
       commands: what to start.
       log: receives stdout and stderr of all of them.
+      asked: whether their standard input stays open for `ask`.
     """
 
-    def __init__(self, commands: Sequence[Command], log: Path) -> None:
+    def __init__(self, commands: Sequence[Command], log: Path, asked: bool = False) -> None:
+        self._asked = asked
         self.mark = uuid.uuid4().hex
         self._started: list[subprocess.Popen[bytes]] = []
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -56,11 +58,20 @@ class Group:
         return subprocess.Popen(
             command.argv,
             env=os.environ | command.environ | {MARK: self.mark},
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE if self._asked else subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+
+    def ask(self, line: str) -> None:
+        """Writes a line to the standard input of every process; one that has ended takes no notice."""
+        assert self._asked
+        for process in self._started:
+            assert process.stdin is not None
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(f"{line}\n".encode())
+                process.stdin.flush()
 
     def poll(self) -> list[int | None]:
         """The exit code of each process, None while it runs; negative is the signal that killed it."""
@@ -74,6 +85,9 @@ class Group:
         """
         with _undisturbed():
             before = tuple(self.poll())
+            for process in self._started:
+                if process.stdin is not None:
+                    process.stdin.close()
             self._signal(signal.SIGTERM)
             deadline = time.monotonic() + _TERMINATE_S
             while self._alive() and time.monotonic() < deadline:

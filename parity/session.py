@@ -25,10 +25,14 @@ class Held:
     log: Path
 
 
-def hold(plan: Plan, turns: Sequence[Turn], folder: Path, progress: Progress) -> list[Held]:
-    """Runs the turns in order; the last one in the answer may have failed."""
+def hold(plan: Plan, turns: Sequence[Turn], folder: Path, progress: Progress, done: int = 0) -> list[Held]:
+    """Runs the turns in order; the last one in the answer may have failed.
+
+    Args:
+      done: launches that the run folder already has.
+    """
     held: list[Held] = []
-    for number, turn in enumerate(turns, start=1):
+    for number, turn in enumerate(turns, start=done + 1):
         log = folder / "launches" / f"{number:03d}_{turn.side}.log"
         ended = _take(plan, turn, log, progress)
         held.append(Held(turn=turn, ended=ended, log=log))

@@ -4,9 +4,10 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from parity import assemble, folders, turns
+from parity import assemble, folders, measuring, turns
 from parity.judge.align import Measured
 from parity.judge.chain import Chain, describe
+from parity.judge.measured import Passes
 from parity.judge.verdict import EXIT_CODES, gravest, judge, reasons
 from parity.options import Run, Train
 from parity.pairs.settle import Settled, settle
@@ -51,19 +52,32 @@ def train(options: Run | Train, argv: Sequence[str], progress: Progress) -> tupl
     for note in plan.notes:
         progress.say(note)
     settled = settle(plan, folder, progress)
+    if isinstance(options, Run):
+        measuring.check(options.judge, settled.plan)
     assemble.write_run(folder, settled.plan, argv)
     timing = TIMING[plan.spec.execution.device] if options.time else None
     passes = [] if settled.refusals else turns.judged(settled.plan, folder, timing)
     held = hold(settled.plan, passes, folder, progress)
+    measured = None
+    if isinstance(options, Run) and options.judge == "measured":
+        more, measured = measuring.measure(settled.plan, folder, held, progress)
+        held += more
     command = "train" if isinstance(options, Train) else "run"
-    return _result(command, settled, folder, held, started), folder
+    return _result(command, settled, folder, held, measured, started), folder
 
 
-def _result(command: str, settled: Settled, folder: Path, held: Sequence[Held], started: float) -> Result:
+def _result(
+    command: str,
+    settled: Settled,
+    folder: Path,
+    held: Sequence[Held],
+    measured: Passes | None,
+    started: float,
+) -> Result:
     judging, plan = time.monotonic(), settled.plan
     code, message = assemble.failure(held)
     passes = assemble.run_passes(held)
-    judged, handoff = _judged(passes, assemble.handed_off(held))
+    judged, handoff = _judged(passes, assemble.handed_off(held), measured)
     numerics = gravest(judged) if judged else None
     found, verdict = _verdict(code, numerics, settled)
     told = [*settled.refusals, *reasons(judged), *settled.notes]
@@ -90,11 +104,13 @@ def _result(command: str, settled: Settled, folder: Path, held: Sequence[Held], 
     )
 
 
-def _judged(passes: Mapping[str, Measured], chain: Chain | None) -> tuple[list[Numerics], Handoff | None]:
+def _judged(
+    passes: Mapping[str, Measured], chain: Chain | None, measured: Passes | None
+) -> tuple[list[Numerics], Handoff | None]:
     """The sides against each other, and the run that changed sides against each of them."""
     if len(passes) < 2:
         return [], None
-    judged = [judge(passes["torch"], passes["jax"])]
+    judged = [judge(passes["torch"], passes["jax"], passes=measured)]
     if chain is None:
         return judged, None
     judged += [judge(chain, whole, chain.handed_over()) for whole in passes.values()]

@@ -10,6 +10,7 @@ import os
 import platform
 import re
 import sys
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -65,9 +66,15 @@ def describe_environment() -> dict[str, Any]:
         "cpu": describe_cpu(),
         "packages": package_versions(),
         "variables": describe_variables(os.environ),
-        "code": describe_checkout(),
+        "code": _code(),
         **describe_gpus(),
     }
+
+
+@cache
+def _code() -> dict[str, Any]:
+    """As it was when this process first asked: what is changed later is not what runs."""
+    return describe_checkout()
 
 
 def describe_cpu() -> dict[str, Any]:
@@ -80,6 +87,7 @@ def describe_cpu() -> dict[str, Any]:
     return {"model": model, "count": os.cpu_count(), "usable": usable}
 
 
+@cache
 def package_versions() -> dict[str, str]:
     """Versions of the installed packages that `PACKAGES` matches, by normalised name."""
     found = {}

@@ -21,10 +21,22 @@ PHASES = ("batch", "param", "act", "grad", "clipped", "m", "v", "buffer")
 
 @dataclass(frozen=True, kw_only=True)
 class Perturb:
-    """Last-bit noise put on the state before the first step: a measured floor comes from several of these."""
+    """Reruns of every step of a lockstep job, with noise that means nothing: a measured floor comes from
+    them. `spec.noise` makes it."""
 
-    seed: int
-    target: str = "param"
+    reruns: int
+    roundoff: float
+    """Largest relative change of a parameter."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keep:
+    """States that a run job writes for lockstep jobs to start from: `states/stepNNNNNN.safetensors`."""
+
+    steps: tuple[int, ...]
+    """The state before each of these steps."""
+    dtype: str
+    """What its numbers are rounded to, so that every profile can start from the very same ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +76,9 @@ class Job:
     """How many of the newest checkpoints stay; None keeps all."""
     edits: tuple[Edit, ...] = ()
     perturb: Perturb | None = None
+    keep_states: Keep | None = None
+    promote: bool = False
+    """Whether a user's own casts to narrower types are computed in float64 too; for the f64 profile."""
     timing: Timing = field(default_factory=Timing)
 
     def __post_init__(self) -> None:
@@ -78,6 +93,7 @@ class Job:
         if self.purpose == "lockstep" and self.state is None:
             raise RuleError("A lockstep job names the states it starts from.", "state is null")
         self._check_checkpoints()
+        self._check_parts()
         check_mode(self.side, self.mode, self.spec.execution.device)
         for entry in self.observe:
             _, step = self.observed_at(entry)
@@ -95,6 +111,18 @@ class Job:
                 f"purpose {self.purpose}, resume {self.resume}, save_every {self.save_every}",
             )
         check_saving(self.save_every, self.keep)
+
+    def _check_parts(self) -> None:
+        """Refuses what only a job of another purpose or profile does."""
+        if self.perturb is not None and (self.purpose != "lockstep" or self.perturb.reruns < 1):
+            raise RuleError("A lockstep job is rerun, once at least.", f"{self.purpose}, {self.perturb}")
+        kept = self.keep_states
+        if kept is not None and (self.purpose != "run" or max(kept.steps, default=0) >= self.steps):
+            raise RuleError(
+                "A run job keeps states of its own steps.", f"{self.purpose} of {self.steps}, {kept}"
+            )
+        if self.promote and self.spec.problem.precision != "f64":
+            raise RuleError("Casts are promoted in the f64 profile.", self.spec.problem.precision)
 
     def observed_at(self, entry: str) -> tuple[str, int]:
         """Splits `phase@step` into the phase and a step number; `last` is steps - 1 and `init` is -1."""

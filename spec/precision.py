@@ -8,7 +8,13 @@ from dataclasses import dataclass
 
 from spec.errors import RuleError
 
-UNIT_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "tf32": 2.0**-11, "bfloat16": 2.0**-8}
+UNIT_ROUNDOFF = {
+    "float64": 2.0**-53,
+    "float32": 2.0**-24,
+    "tf32": 2.0**-11,
+    "float16": 2.0**-11,
+    "bfloat16": 2.0**-8,
+}
 """Half an ulp at 1, the largest relative error of one rounding."""
 
 
@@ -76,6 +82,11 @@ PROFILES = {
         ),
     )
 }
+
+
+def narrower(one: str | None, other: str) -> str:
+    """The one of two dtypes that rounds more; a first one alone."""
+    return other if one is None or UNIT_ROUNDOFF[other] > UNIT_ROUNDOFF[one] else one
 
 
 def find_profile(name: str) -> Profile:

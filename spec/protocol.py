@@ -10,22 +10,33 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 
-from spec import record
+import numpy as np
+
+from spec import noise, record
+from spec.data.batches import Batch, micro_slices
+from spec.data.folder import batch_file
 from spec.errors import ExitCode, RuleError
 from spec.job import Job, read_job
 from spec.pairs import user_code
 from spec.run import OwnOptimizer
-from spec.weights import Tensors, load_tensors
+from spec.state import LOADED_PHASES
+from spec.weights import Tensors, load_tensors, save_tensors
+from spec.worker.trainer import Trainer
+
+RERUNS = "reruns"
+"""Folder of a lockstep pass with one folder a rerun, laid out as the pass itself."""
+STATES = "states"
+"""Folder of a run pass with the states that it keeps."""
 
 
-def serve(paths: Sequence[str], do: Callable[[Job], None], rank: int) -> int:
+def serve(paths: Iterable[str], do: Callable[[Job], None], rank: int) -> int:
     """Does the jobs in order and returns the exit code of this process; the first failure ends it.
 
     Args:
-      paths: job files.
+      paths: job files, taken one by one as they are done.
       do: does one job with all ranks; returns when every rank is through.
       rank: this process's rank; rank 0 writes `done.json`, whoever fails first writes `error.json`.
     """
@@ -133,10 +144,6 @@ def refuse_what_is_not_done(job: Job) -> None:
             "the optimizer is the user's own, and so is its state",
             "take AdamW in pair.py for lockstep",
         )
-    if job.perturb is not None:
-        raise RuleError(
-            "A state starts unperturbed in this version.", f"perturb {job.perturb}", "leave it out"
-        )
     if job.state is not None and job.purpose != "lockstep":
         raise RuleError(
             "Only a lockstep job starts from states in this version.",
@@ -145,8 +152,18 @@ def refuse_what_is_not_done(job: Job) -> None:
         )
 
 
-def states(job: Job) -> Iterator[tuple[int, Tensors]]:
+def attempts(job: Job) -> Iterator[tuple[int | None, Path]]:
+    """(rerun, folder) for each time that a lockstep job goes through its states; the first has no noise."""
+    yield None, Path(job.out)
+    for rerun in range(job.perturb.reruns if job.perturb else 0):
+        yield rerun, Path(job.out) / RERUNS / f"{rerun:02d}"
+
+
+def states(job: Job, rerun: int | None = None) -> Iterator[tuple[int, Tensors]]:
     """(N, state before step N) for every `stepNNNNNN.safetensors` of the job's folder, in order.
+
+    Args:
+      rerun: number of the rerun whose noise is put on it.
 
     Raises:
       RuleError: there is none, or one does not say how many updates it has had.
@@ -162,4 +179,27 @@ def states(job: Job) -> Iterator[tuple[int, Tensors]]:
                 f"{file}: no meta/applied",
                 "write it beside the tensors; the learning rate is read at it",
             )
-        yield int(file.stem.removeprefix("step")), tensors
+        if rerun is not None and job.perturb is not None:
+            tensors = noise.moved(tensors, rerun, job.perturb.roundoff)
+        yield int(file.stem.removeprefix("step")), {"meta/skipped": np.zeros((), np.int64), **tensors}
+
+
+def taken(job: Job, rows: Batch, step: int, rerun: int | None) -> Batch:
+    """A rank's rows as a step of a lockstep job takes them: in another order in a rerun."""
+    if rerun is None:
+        return rows
+    slices = micro_slices(len(next(iter(rows.values()))), job.spec.problem.micro_batches)
+    return noise.reordered(rows, rerun, step, slices)
+
+
+def keep_state(job: Job, step: int, trainer: Trainer) -> None:
+    """Writes the state before a step, where the job keeps it; rank 0 does."""
+    keep = job.keep_states
+    if keep is None or step not in keep.steps or trainer.ranks.rank:
+        return
+    rounded = {
+        key: array.astype(keep.dtype) if array.dtype.kind == "f" else array
+        for key, array in trainer.export(LOADED_PHASES).items()
+    }
+    path = batch_file(Path(job.out) / STATES, step)
+    save_tensors(path, rounded | {"meta/applied": np.array(trainer.applied, np.int64)})

@@ -1,6 +1,7 @@
 """`python -m torch_impl`: a worker that does job files, or one run by hand.
 
     python -m torch_impl work JOB.json...     what the referee starts; torchrun in front for several processes
+    python -m torch_impl work -               the same, the names of job files read from standard input
     python -m torch_impl tiny --steps 20      makes the same kind of job and does it
 
 Counterpart: `jax_impl/__main__.py`.
@@ -10,6 +11,7 @@ import os
 import sys
 import time
 import traceback
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +27,8 @@ from torch_impl import parallel, work
 def main(arguments: list[str]) -> int:
     """Does what the command line says and returns the exit code."""
     if arguments[:1] == ["work"]:
-        return serve(arguments[1:])
+        names = (line.strip() for line in sys.stdin) if arguments[1:] == ["-"] else arguments[1:]
+        return serve(names)
     import tyro  # here, because a machine that only does jobs need not have it
 
     try:
@@ -44,7 +47,7 @@ def main(arguments: list[str]) -> int:
         return int(ExitCode.CRASHED)
 
 
-def serve(paths: list[str]) -> int:
+def serve(paths: Iterable[str]) -> int:
     """Does job files in one group of processes, which the first job decides and every way out ends."""
     joined: list[parallel.Ranks] = []
 

@@ -33,11 +33,23 @@ class Observer:
         for phase, step in (job.observed_at(entry) for entry in job.observe):
             self._phases.setdefault(step, []).append(phase)
         self._activations: Tensors = {}
+        self.activations: list[str] = []
+        """Names of the activations that were seen, as they were computed."""
 
-    def before(self, trainer: Trainer, step: int, rows: Batch) -> None:
-        """Looks at what is gone after the step: activations at the parameters that it starts from."""
+    def write_into(self, folder: Path) -> None:
+        """From here on the tensors go into another pass folder."""
+        self._folder = folder / "tensors"
+
+    def before(self, trainer: Trainer, step: int, rows: Batch, taken: Batch) -> None:
+        """Looks at what is gone after the step: activations at the parameters that it starts from.
+
+        Args:
+          rows: in their own order, which activations are written in.
+          taken: as the step takes them.
+        """
         if "act" in self._phases.get(step, ()) and trainer.ranks.rank == 0:
             self._activations = activations(trainer, rows)
+            self.activations = [key.removeprefix("act/") for key in self._activations]
 
     def after(self, trainer: Trainer, step: int) -> None:
         """Writes what was asked for of this step; to be called at `INIT` too."""

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from spec.edits import Constants
+from spec.edits.step import BEFORE_CORRECTION, DECOUPLED, INSIDE_ROOT, L2, WITHOUT_LR
 
 
 def global_norm(grads: Tensor) -> Tensor:
@@ -47,9 +48,24 @@ def adamw(
       lr, correction1, correction2: 0-dim; the corrections are 1 - beta**t.
       decayed: whether the weight decay reaches these parameters.
     """
+    decayed = decayed or constants.decay_all
+    if decayed and constants.decay_form == L2:
+        grad = grad + constants.weight_decay * param
     m = constants.beta1 * m + (1 - constants.beta1) * grad
     v = constants.beta2 * v + (1 - constants.beta2) * (grad * grad)
-    update = (m / correction1) / ((v / correction2).sqrt() + constants.adam_eps)
-    if decayed:
+    update = (m / correction1) / _denominator(v, correction2, constants)
+    if decayed and constants.decay_form == DECOUPLED:
         update = update + constants.weight_decay * param
-    return param - lr * update, m, v
+    after = param - lr * update
+    if decayed and constants.decay_form == WITHOUT_LR:
+        after = after - constants.weight_decay * param
+    return after, m, v
+
+
+def _denominator(v: Tensor, correction2: Tensor, constants: Constants) -> Tensor:
+    eps, place = constants.adam_eps, constants.adam_eps_place
+    if place == BEFORE_CORRECTION:
+        return (v.sqrt() + eps) / correction2.sqrt()
+    if place == INSIDE_ROOT:
+        return (v / correction2 + eps).sqrt()
+    return (v / correction2).sqrt() + eps

@@ -72,7 +72,15 @@ def make_step(side: Side, problem: Problem, constants: Constants, ranks: Ranks) 
 
     def loss(module: torch.nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         loss_sum, count = side.loss(module, batch)
-        return (loss_sum if constants.loss_scale == 1 else loss_sum * constants.loss_scale), count
+        if constants.loss_mean:
+            loss_sum, count = loss_sum / count, torch.ones_like(count)
+        if constants.loss_scale != 1:
+            loss_sum = loss_sum * constants.loss_scale
+        if constants.grad_scale != 1:
+            # Its value as it was, its derivative scaled.
+            scaled = loss_sum * constants.grad_scale
+            loss_sum = loss_sum.detach() + (scaled - scaled.detach())
+        return loss_sum, count
 
     def adamw_rule(grad: Tensor, state: Moved, row: Tensor, lr: Tensor, decayed: bool) -> Moved:
         param, m, v = state

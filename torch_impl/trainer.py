@@ -21,7 +21,9 @@ from torch import Tensor
 from spec import codec
 from spec.checkpoint import Checkpoint, Position
 from spec.data.batches import Batch, RowSource, open_source
-from spec.edits import Edit, constants
+from spec.edits import CATALOGUE, Edit, constants
+from spec.edits.data import edited_rows
+from spec.edits.weights import moved
 from spec.errors import RuleError
 from spec.run import Execution, Problem
 from spec.state import LOADED_PHASES, check_names, of_phase, of_rank, own_key
@@ -29,6 +31,7 @@ from spec.weights import Tensors, init_parameters
 from torch_impl import parallel, runtime, state
 from torch_impl.baselines import Baseline
 from torch_impl.compile import Compiled, compile_step, uncompiled
+from torch_impl.edits import Seen, edited
 from torch_impl.feed import Feed, Stage
 from torch_impl.generators import Generators
 from torch_impl.memory import METRICS, Arena
@@ -78,8 +81,20 @@ class Trainer:
         runtime.configure(problem, execution)
         self.problem, self.mode, self._source = problem, mode, source
         self.ranks = ranks or parallel.join(execution)
-        chosen = constants(problem, edits)
-        self.side = side or preset_side(problem, chosen)
+        self._edits = tuple(edits)
+        """Planted changes."""
+        chosen = constants(problem, self._edits)
+        self._edited: Seen = {}
+        """What stood where they acted inside the model."""
+        # A preset's own model reads some of its constants itself.
+        calls = [edit for edit in self._edits if side or not hasattr(chosen, edit.name)]
+        self.side = edited(side or preset_side(problem, chosen), calls, self._edited)
+        if any(CATALOGUE[edit.name].reach == "model" for edit in calls) and mode != "eager":
+            raise RuleError(
+                "Calls inside a model are edited where they are made one by one.",
+                f"{', '.join(edit.name for edit in calls)} in mode {mode}",
+                "take --mode torch=eager",
+            )
         table = problem.parameter_table()
         self.compiled: Compiled | None = None
         """What the step became; None until the first batch tells its shapes."""
@@ -91,7 +106,7 @@ class Trainer:
                 "take --mode torch=eager",
             )
         if mode.startswith("baseline:"):
-            if chosen != constants(problem):
+            if self._edits:
                 raise RuleError("A baseline is stock.", f"edits on {mode}", "edit another mode")
             name = mode.removeprefix("baseline:")
             self.state = Baseline(name, self.side, problem, chosen, self.ranks)
@@ -130,7 +145,11 @@ class Trainer:
 
     def step(self, rows: Batch) -> None:
         """Dispatches one step on this rank's rows; returns as soon as the device has all its orders."""
-        self.launch(self.stage(rows))
+        self.launch(self.stage(self.planted(rows)))
+
+    def planted(self, rows: Batch) -> Batch:
+        """The rows with the planted changes of data."""
+        return edited_rows(self._edits, rows, self.problem.workload)
 
     def launch(self, batch: Any) -> None:
         """The second half of `step`, on rows that `stage` has put on the device."""
@@ -170,11 +189,11 @@ class Trainer:
 
     def export(self, phases: Iterable[str]) -> Tensors:
         """Copies of the phases on the host, keys `phase/name`; waits for the device."""
-        return state.export(self.state, phases)
+        return dict(moved(self._edits, state.export(self.state, phases), back=True))
 
     def load(self, tensors: Mapping[str, np.ndarray]) -> None:
         """Writes a state in place, keys `phase/name`; see `torch_impl.state.load`."""
-        state.load(self.state, tensors)
+        state.load(self.state, moved(self._edits, tensors))
         if self.compiled is not None and self.compiled.whole is not None:
             self.compiled.whole.ledger.check()
 
@@ -227,6 +246,7 @@ class Trainer:
             "precision": codec.to_dict(self.problem.profile),
             "world_size": self.ranks.world_size,
             "num_params": sum(math.prod(parameter["shape"]) for parameter in parameters),
+            "edited": self._edited,
         }
 
     def close(self) -> None:

@@ -8,7 +8,6 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from spec import protocol, record
@@ -25,6 +24,7 @@ from torch_impl.graph import report
 from torch_impl.models.pair import load_side
 from torch_impl.observe import INIT, Observer
 from torch_impl.parallel import Ranks
+from torch_impl.promote import Promotion, promoting
 from torch_impl.trainer import Trainer
 
 PREPARED_BATCHES = 4
@@ -44,6 +44,13 @@ def do(job: Job, ranks: Ranks) -> None:
     if "torch._dynamo" in sys.modules:
         # Programs of jobs done before count against dynamo's limit. Loading it just to ask takes seconds.
         torch._dynamo.reset()
+    # The models of this project cast to nothing but what the profile says.
+    with promoting(job.promote and job.spec.pair is not None) as promotion:
+        _do(job, ranks, promotion)
+
+
+def _do(job: Job, ranks: Ranks, promotion: Promotion | None) -> None:
+    """A job of a trainer's."""
     problem, execution = job.spec.problem, job.spec.execution
     source = open_source(problem, job.batches)
     side = load_side(job.spec.pair, problem) if job.spec.pair else None
@@ -53,7 +60,7 @@ def do(job: Job, ranks: Ranks) -> None:
     resume(job, trainer)
     observer = Observer(job)
     probes = runtime.probes(problem.profile, ranks.device)
-    manifest = Manifest(job, trainer, probes, runtime.environment(), observer.agreement)
+    manifest = Manifest(job, trainer, probes, runtime.environment(), observer, promotion)
     manifest.write()
     observer.after(trainer, INIT)
     match job.purpose:
@@ -80,7 +87,8 @@ def _run(job: Job, trainer: Trainer, observer: Observer) -> None:
     with StepLines(job, trainer) as steps, Checkpoints(job, trainer, steps) as checkpoints:
         for step in range(trainer.next_step, job.steps):
             rows = trainer.feed.rows(step)
-            observer.before(trainer, step, rows)
+            protocol.keep_state(job, step, trainer)
+            observer.before(trainer, step, rows, rows)
             trainer.step(rows)
             steps.note(step, rows)
             observer.after(trainer, step)
@@ -88,15 +96,18 @@ def _run(job: Job, trainer: Trainer, observer: Observer) -> None:
 
 
 def _lockstep(job: Job, trainer: Trainer, observer: Observer) -> None:
-    """One step from each of the states in the job's folder, step N on the rows of step N."""
-    with StepLines(job, trainer) as steps:
-        for step, tensors in protocol.states(job):
-            trainer.load({"meta/skipped": np.zeros((), np.int64), **tensors})
-            rows = trainer.feed.rows(step)
-            observer.before(trainer, step, rows)
-            trainer.step(rows)
-            steps.note(step, rows)
-            observer.after(trainer, step)
+    """One step from each of the states in the job's folder, step N on the rows of step N; then the reruns."""
+    for rerun, folder in protocol.attempts(job):
+        observer.write_into(folder)
+        with StepLines(job, trainer, folder) as steps:
+            for step, tensors in protocol.states(job, rerun):
+                trainer.load(tensors)
+                rows = trainer.feed.rows(step)
+                taken = protocol.taken(job, rows, step, rerun)
+                observer.before(trainer, step, rows, taken)
+                trainer.step(taken)
+                steps.note(step, taken)
+                observer.after(trainer, step)
 
 
 def _time(job: Job, trainer: Trainer) -> None:

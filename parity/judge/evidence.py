@@ -3,13 +3,14 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from parity.report.result import Divergence, DivergenceClass
+from parity.report.result import Divergence, DivergenceClass, Measures
 
 CAUSAL_ORDER = (
     "facts",
     "handoff",
     "steps",
     "tokens",
+    "act",
     "loss",
     "grad",
     "grad_norm",
@@ -35,13 +36,15 @@ class Evidence:
     message: str
     ok: bool = False
     covered: bool = True
-    """Whether the tolerance covers so many steps; beyond, two right sides may part by rounding."""
+    """Whether it decides: not so beyond the steps that a tolerance covers, where two right sides may part by
+    rounding, and not where too little was measured."""
     tensor: str | None = None
     class_: DivergenceClass | None = None
     index: tuple[int, ...] = ()
     values: dict[str, str] = field(default_factory=dict)
     difference: float | None = None
     tolerance: float | None = None
+    numbers: Measures | None = None
 
 
 def first(evidence: Iterable[Evidence]) -> Evidence | None:
@@ -62,4 +65,5 @@ def divergence(item: Evidence) -> Divergence:
         difference=item.difference,
         tolerance=item.tolerance,
         message=item.message,
+        numbers=item.numbers,
     )

@@ -129,6 +129,11 @@ TABLE: dict[tuple[str, str], Tolerance] = {
         for profile in ("tf32", "bf16")
         for quantity, bounds in _IN_ROUNDINGS.items()
     },
+    **{
+        (profile, quantity): _provisional(profile, *bounds)
+        for profile in PROFILES
+        for quantity, bounds in _STATISTICS.items()
+    },
 }
 
 

@@ -10,7 +10,7 @@ FAILED         a side did not finish
 from collections.abc import Iterable
 from dataclasses import replace
 
-from parity.judge import curves, facts, gate, tensors
+from parity.judge import curves, facts, gate, measured, tensors
 from parity.judge.align import Measured, aligned
 from parity.judge.evidence import Evidence, divergence, first
 from parity.judge.tolerances import covered_steps
@@ -32,11 +32,18 @@ UNMEASURED = {
 _NO_CLASS = {"class": "semantics and precision are told apart by float64 truth, which this run did not make"}
 
 
-def judge(a: Measured, b: Measured, further: Iterable[Evidence] = ()) -> Numerics:
+def judge(
+    a: Measured,
+    b: Measured,
+    further: Iterable[Evidence] = (),
+    passes: measured.Passes | None = None,
+) -> Numerics:
     """The verdict about two run passes, with all that led to it; compared are the steps that both have.
 
     Args:
       further: evidence about one of them, found elsewhere.
+      passes: of a measured run. Then floors and truths decide, and that the free runs leave the table alone
+        makes at most INCONCLUSIVE: curves part by rounding.
     """
     unfinished = [side for side in (a, b) if not side.finished]
     if unfinished:
@@ -53,7 +60,49 @@ def judge(a: Measured, b: Measured, further: Iterable[Evidence] = ()) -> Numeric
         curve_differences[quantity], found = curves.compare(a, b, quantity)
         evidence += found
     tensor_differences, found = tensors.compare(a, b)
-    return _decided(a, b, [*evidence, *found], curve_differences, tensor_differences)
+    evidence += found
+    if passes is None:
+        return _decided(a, b, evidence, curve_differences, tensor_differences)
+    looked = measured.look(a, b, passes)
+    for quantity in ("loss", "grad_norm"):
+        curve_differences[quantity] = measured.with_drift(curve_differences[quantity], a, b, quantity, passes)
+    evidence = [*looked.evidence, *_of_free_runs(evidence, looked.runs_agree)]
+    return _with_measurements(_decided(a, b, evidence, curve_differences, tensor_differences), looked)
+
+
+def _of_free_runs(evidence: list[Evidence], runs_agree: bool) -> list[Evidence]:
+    """Evidence of the free runs beside measured steps: meanings decide there, numbers alone do not.
+
+    Args:
+      runs_agree: whether the runs in float64 agree: then it is rounding that parts the others.
+    """
+    apart = [item for item in evidence if not (item.ok or item.class_ or item.phase == "lr")]
+    head = first(apart)
+    if head is None:
+        return evidence
+    why = "rounding, since in float64 the runs agree" if runs_agree else "which alone decides nothing"
+    message = f"{len(apart)} of the free runs' numbers leave the table ({why}); the first: {head.message}"
+    rest = [item for item in evidence if item not in apart]
+    return [*rest, replace(head, ok=runs_agree, covered=False, message=message)]
+
+
+def _with_measurements(numerics: Numerics, looked: measured.Found) -> Numerics:
+    """The judgement with what lockstep steps showed."""
+    latent = [measured.told(row) for row in looked.latent]
+    numerics.lockstep = looked.summary
+    numerics.latent = latent if looked.summary.truths else None
+    numerics.unmeasured = {}
+    if not looked.summary.truths:
+        numerics.unmeasured["latent"] = "float64 could not be had"
+        if numerics.first_divergence and numerics.first_divergence.class_ is None:
+            numerics.unmeasured["class"] = "semantics and precision are told apart by float64 truth"
+    if latent:
+        head = latent[0]
+        numerics.reasons.append(
+            f"{len(latent)} latent differences of meaning, below the noise of the profile; the first: "
+            f"{head.phase} of step {head.step}{', ' + head.tensor if head.tensor else ''} ({head.reason})"
+        )
+    return numerics
 
 
 def _decided(
@@ -63,7 +112,8 @@ def _decided(
     curve_differences: dict[str, CurveDifference | None],
     tensor_differences: list[TensorDifference],
 ) -> Numerics:
-    earliest, precision = first(evidence), a.job.spec.problem.precision
+    deciding = [item for item in evidence if item.covered] if any(_decides(e) for e in evidence) else evidence
+    earliest, precision = first(deciding), a.job.spec.problem.precision
     if earliest is not None and earliest.covered and earliest.class_ is None and precision == "f64":
         # Float64 against float64 leaves no rounding that could be seen, so what is seen is meaning.
         earliest = replace(earliest, class_="semantics")
@@ -82,16 +132,20 @@ def _decided(
     )
 
 
+def _decides(item: Evidence) -> bool:
+    return item.covered and not item.ok
+
+
 def _verdict(evidence: list[Evidence]) -> Verdict:
     failing = [item for item in evidence if not item.ok]
     if not failing:
         return "SAME"
-    return "DIFFERENT" if any(item.covered for item in failing) else "INCONCLUSIVE"
+    return "DIFFERENT" if any(_decides(item) for item in failing) else "INCONCLUSIVE"
 
 
 def _reasons(earliest: Evidence | None, evidence: list[Evidence], precision: str) -> list[str]:
     reasons = [] if earliest is None else [f"first divergence: {earliest.message}"]
-    if earliest is not None and not earliest.covered:
+    if earliest is not None and not earliest.covered and earliest.step >= covered_steps(precision):
         reasons.append(
             f"the tolerances cover {covered_steps(precision)} steps; two right sides may part by rounding "
             f"after that: run fewer steps{'' if precision == 'f64' else ', or --precision f64'}"

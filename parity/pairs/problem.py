@@ -6,7 +6,7 @@ Must not: start a process.
 from pathlib import Path
 
 from parity.options import Training
-from spec.edits import OF_ADAMW, OF_MODELS, Edit
+from spec.edits import OF_ADAMW, Edit
 from spec.errors import RuleError
 from spec.own_optimizer import OwnOptimizer
 from spec.pairs.materialise import Outline
@@ -57,19 +57,18 @@ def pair_files(outline: Outline) -> PairFiles:
 
 
 def refuse_lost_edits(outline: Outline, edits: dict[str, tuple[Edit, ...]]) -> None:
-    """Refuses an edit that no line of a user's code would read.
+    """Refuses an edit of AdamW or its schedule where the optimizer is the user's own.
 
     Raises:
       RuleError: there is one.
     """
-    own_optimizer = isinstance(outline.pair.optimizer, OwnOptimizer)
-    lost = (*OF_MODELS, *(OF_ADAMW if own_optimizer else ()))
+    if not isinstance(outline.pair.optimizer, OwnOptimizer):
+        return
     for side, own in edits.items():
         for edit in own:
-            if edit.name in lost:
+            if edit.name in OF_ADAMW:
                 raise RuleError(
                     "An edit reaches what this project runs, not what a pair brings.",
-                    f"--edit {side}:{edit.name}, on a pair's own "
-                    f"{'model' if edit.name in OF_MODELS else 'optimizer'}",
+                    f"--edit {side}:{edit.name}, on a pair's own optimizer",
                     f"change it in the {side} side's file",
                 )

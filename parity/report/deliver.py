@@ -3,7 +3,11 @@ and on standard error what went wrong."""
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+
+import msgspec
+from msgspec import Struct
 
 from parity.report import console
 from parity.report.result import LaunchRecord, Result, to_json, write
@@ -37,6 +41,21 @@ def deliver(result: Result, folder: Path | None, target: str | None) -> None:
     if target is not None:
         record.write_text(Path(target), to_json(result))
     console.show(result)
+
+
+def deliver_part(part: Struct, lines: Sequence[str], target: str | None) -> None:
+    """Prints what a command found about a saved run, or its JSON.
+
+    Args:
+      target: of `--json`, as in `deliver`.
+    """
+    text = msgspec.json.format(msgspec.json.encode(part), indent=1).decode() + "\n"
+    if target == "-":
+        sys.stdout.write(text)
+        return
+    if target is not None:
+        record.write_text(Path(target), text)
+    sys.stdout.write("\n".join(lines) + "\n")
 
 
 def tell_failures(launches: list[LaunchRecord], folder: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct, field
 
+from parity.report.causes import Explanation, Power
 from spec import record
 
 SCHEMA_VERSION = 1
@@ -54,6 +55,10 @@ class CurveDifference(Struct, kw_only=True):
     """The value of the first step by side, as `repr`."""
     last: dict[str, str]
     """The value of the last step by side, as `repr`."""
+    truth_max_rel: float | None = None
+    """Largest relative difference of the two runs in float64; null where they were not made."""
+    drift: dict[str, float] = {}
+    """Largest relative difference of a side's run from its own in float64."""
 
 
 class TensorDifference(Struct, kw_only=True):
@@ -78,6 +83,67 @@ class TensorDifference(Struct, kw_only=True):
     note: str = ""
 
 
+class Measures(Struct, kw_only=True):
+    """One tensor or number of a lockstep step, measured in every way. Relative means relative to `s`."""
+
+    s: float
+    """max(RMS of the truth, 1e-6 x RMS of its phase); of a parameter, of its update."""
+    rms_rel: float | None
+    """RMS of the difference of the two sides / s; null where one alone is not finite."""
+    max_rel: float | None
+    """Largest |a - b| / max(|a|, |b|, s)."""
+    ulps: float | None
+    """The difference at the worst element in spacings of the profile's dtype."""
+    cosine: float | None
+    mean_ratio: float | None
+    """sum(a b) / sum(b b); of the truths where there are truths."""
+    semantic_rms_rel: float | None
+    """The same of the two float64 truths; null where there are none."""
+    semantic_max_rel: float | None
+    error: dict[str, float | None]
+    """RMS of a side's difference from its own truth / s, by side."""
+    error_in_floors: dict[str, float | None]
+    """The same in floors."""
+    further: str | None
+    """The side further from its truth."""
+    truth: dict[str, str]
+    """The truths at the worst element, as `repr`."""
+    floor_rms: float | None
+    floor_max: float | None
+
+
+class LockstepRow(Struct, kw_only=True):
+    """What was found of one tensor or number of one step that both sides made from the same state."""
+
+    step: int
+    phase: str
+    tensor: str | None
+    finding: Literal["same", "latent", "semantics", "precision", "different", "unclear", "unmatched"]
+    reason: str
+    worst_index: list[int]
+    worst: dict[str, str]
+    """The two values there by side, as `repr`; of a parameter, its updates."""
+    numbers: Measures | None
+
+
+class Lockstep(Struct, kw_only=True):
+    """Steps that both sides made from the same states, those of a float64 run."""
+
+    probes: dict[str, str]
+    """The steps, and why each was chosen."""
+    compared: int
+    """Tensors and numbers that were measured."""
+    found: dict[str, int]
+    """How many of them by finding."""
+    reruns: int
+    """Reruns that the floors come from, a side."""
+    truths: bool
+    """Whether both sides were computed in float64 too."""
+    rows: list[LockstepRow]
+    """Of every step and phase the row nearest to its bound, and all that do not agree."""
+    notes: list[str]
+
+
 class Divergence(Struct, kw_only=True):
     """The first compared quantity, in causal order, that differs by more than its tolerance."""
 
@@ -90,6 +156,8 @@ class Divergence(Struct, kw_only=True):
     difference: float | None
     tolerance: float | None
     message: str
+    numbers: Measures | None = None
+    """Null for what was judged by the table."""
 
 
 class Numerics(Struct, kw_only=True):
@@ -104,11 +172,13 @@ class Numerics(Struct, kw_only=True):
     grad_norm: CurveDifference | None
     lr: CurveDifference | None
     first_divergence: Divergence | None
-    latent: list[dict[str, Any]] | None
+    latent: list[LockstepRow] | None
     """Semantic differences below the noise of the precision."""
     tensors: list[TensorDifference]
     unmeasured: dict[str, str]
     """Why a field of this pair is null, by its name."""
+    lockstep: Lockstep | None = None
+    """Null where the table judged."""
 
 
 class CurvePoint(Struct, kw_only=True):
@@ -314,6 +384,10 @@ class Result(Struct, kw_only=True):
     """The run that changed sides; null where none was asked for."""
     pair: PairRecord | None = None
     """The user's pair; null for a preset."""
+    explanation: Explanation | None = None
+    """What `parity explain` found about this run, the last time; null where it was not asked."""
+    power: Power | None = None
+    """Which mistakes `parity power` found that this run would have caught; null where it was not asked."""
 
 
 def to_json(result: Result) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from parity.report.result import (
     CurveDifference,
+    LockstepRow,
     Numerics,
     Result,
     SideCurve,
@@ -55,7 +56,8 @@ def table(result: Result) -> Table:
     if numerics is not None:
         labels = numerics.pair
         heads = ["", *labels, "difference", "tolerance"]
-        lines = [*_curves(numerics), *_phases(numerics), *_handoff(result, labels)]
+        steps = _lockstep(numerics) if numerics.lockstep else _phases(numerics)
+        lines = [*_curves(numerics), *steps, *_handoff(result, labels)]
     else:
         labels = list(result.curves)
         heads = ["", *labels]
@@ -129,6 +131,40 @@ def _handoff(result: Result, labels: list[str]) -> Iterator[list[str]]:
     yield [f"hand-off {handoff.label}: verdict", *verdicts, "", ""]
 
 
+def _lockstep(numerics: Numerics) -> Iterator[list[str]]:
+    """One line a phase over all probe steps, showing the tensor that uses most of its floor."""
+    assert numerics.lockstep is not None
+    groups: dict[str, list[LockstepRow]] = {}
+    for row in numerics.lockstep.rows:
+        if row.phase == "lr" and row.finding == "same":
+            continue
+        groups.setdefault(row.phase, []).append(row)
+    for phase, rows in groups.items():
+        worst = max(rows, key=_in_floors)
+        failing = sum(row.finding not in ("same", "latent") for row in rows)
+        at = f"step {worst.step}{', ' + worst.tensor if worst.tensor else ''}"
+        numbers = worst.numbers
+        if numbers is None:
+            yield [f"lockstep {phase}: {worst.finding}, {at}", "", "", "", ""]
+            continue
+        errors = [numbers.error.get(label) for label in numerics.pair]
+        cells = [f"{_number(error)} from truth" if numbers.error else "" for error in errors]
+        exact = f", {_number(numbers.semantic_rms_rel)} in float64" if numbers.error else ""
+        yield [
+            f"lockstep {phase}: {f'{failing} beyond, ' if failing else ''}worst {at}",
+            *cells,
+            f"{_number(numbers.rms_rel)} rms rel{exact}",
+            f"floor {_number(numbers.floor_rms)}",
+        ]
+
+
+def _in_floors(row: LockstepRow) -> tuple[bool, float]:
+    """What counts first: that it fails; then how many floors it is off."""
+    numbers = row.numbers
+    found = [value for value in numbers.error_in_floors.values() if value is not None] if numbers else []
+    return row.finding not in ("same", "latent"), max(found, default=0.0)
+
+
 def _nearness(item: TensorDifference) -> float:
     """How much of its bound a difference uses; infinite where it cannot be measured."""
     if item.rms_rel is None or item.max_rel is None:
@@ -196,6 +232,8 @@ def notes(result: Result) -> Iterator[str]:
     """Reasons beyond the one in the headline, and edits, which explain a difference before anything else."""
     in_headline = result.verdict is not None and result.verdict != "SAME"
     yield from (f"note: {reason}" for reason in result.reasons[1 if in_headline else 0 :])
+    if result.numerics is not None and result.numerics.lockstep is not None:
+        yield from (f"note: {note}" for note in result.numerics.lockstep.notes)
     for run in result.runs:
         for side, checkpoint in run.resumed.items():
             yield f"note: {side} went on from {checkpoint}"

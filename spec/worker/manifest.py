@@ -1,6 +1,5 @@
 """`manifest.json`, what a side says of itself in a job, and `digest.rankR.json`, the state it ended with."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +7,7 @@ from spec import record
 from spec.environment import describe_environment
 from spec.job import Job
 from spec.weights import Tensors, state_digest, tensor_sha256
-from spec.worker.trainer import Trainer
+from spec.worker.trainer import Observer, Promotion, Trainer
 
 
 class Manifest:
@@ -18,7 +17,8 @@ class Manifest:
       trainer: in the state that the job starts from.
       probes: of the precision profile.
       environment: of the framework.
-      agreement: whether the observed and the timed program are one, in words.
+      observer: of the job.
+      promotion: of a user's casts; None where there is none.
     """
 
     def __init__(
@@ -27,9 +27,10 @@ class Manifest:
         trainer: Trainer,
         probes: list[dict[str, Any]],
         environment: dict[str, Any],
-        agreement: Callable[[], str],
+        observer: Observer,
+        promotion: Promotion | None = None,
     ) -> None:
-        self._job, self._trainer, self._agreement = job, trainer, agreement
+        self._job, self._trainer, self._observer, self._promotion = job, trainer, observer, promotion
         initial = _bare(trainer.export(["param"]))
         self._constant = {
             "environment": describe_environment() | environment,
@@ -45,7 +46,7 @@ class Manifest:
             return
         compiled = self._trainer.compiled
         reasons = dict(compiled.reasons) if compiled else {"compile_s": "no step was run"}
-        reasons["observation"] = self._agreement()
+        reasons["observation"] = self._observer.agreement()
         manifest = {
             "side": self._job.side,
             "purpose": self._job.purpose,
@@ -55,6 +56,8 @@ class Manifest:
             "facts": self._trainer.facts() | {"compiler_options": compiled.options if compiled else None},
             "compile_s": compiled.compile_s if compiled else None,
             "capture": compiled.proven if compiled else None,
+            "activations": self._observer.activations,
+            "promotion": self._promotion.record() if self._promotion else None,
             "reasons": reasons,
         }
         record.write_json(Path(self._job.out) / "manifest.json", manifest)

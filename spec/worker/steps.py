@@ -13,11 +13,15 @@ from spec.worker.trainer import Trainer
 
 
 class StepLines:
-    """The file of this rank, open for a `with` block; the last step is written at its good end."""
+    """The file of this rank, open for a `with` block; the last step is written at its good end.
 
-    def __init__(self, job: Job, trainer: Trainer) -> None:
+    Args:
+      folder: where it is written; the job's when None.
+    """
+
+    def __init__(self, job: Job, trainer: Trainer, folder: Path | None = None) -> None:
         self._trainer = trainer
-        self._lines = record.Lines(Path(job.out) / f"steps.rank{trainer.ranks.rank}.jsonl")
+        self._lines = record.Lines((folder or Path(job.out)) / f"steps.rank{trainer.ranks.rank}.jsonl")
         self._waiting: list[tuple[int, int, Batch]] = []
 
     def note(self, step: int, *many: Batch) -> None:

@@ -83,6 +83,25 @@ class Feed(Protocol):
         ...
 
 
+class Observer(Protocol):
+    """What looks at the steps; see `observe.py` of each side."""
+
+    activations: list[str]
+    """Names of the activations that were written last."""
+
+    def agreement(self) -> str:
+        """Whether the observed and the timed program are one, in words."""
+        ...
+
+
+class Promotion(Protocol):
+    """What was computed in float64 that a user's code narrows; see `promote.py` of each side."""
+
+    def record(self) -> dict[str, Any]:
+        """For the manifest."""
+        ...
+
+
 class Trainer(Protocol):
     """One run on this process's device; see `trainer.py` of each side."""
 
@@ -104,6 +123,11 @@ class Trainer(Protocol):
     @property
     def num_steps(self) -> int:
         """Steps that this trainer dispatched."""
+        ...
+
+    @property
+    def applied(self) -> int:
+        """Updates made so far; waits for the device."""
         ...
 
     @property

@@ -12,7 +12,7 @@ from spec import codec, record
 from spec.data.batches import batch_digest, open_source, write_batches
 from spec.data.folder import batch_file
 from spec.edits import Edit
-from spec.job import Job, Perturb, Timing
+from spec.job import Job, Timing
 from spec.run import AdamW, DataSpec
 from spec.weights import init_parameters, load_tensors, save_tensors, state_digest, tensor_sha256
 from tests.jax_impl.jobs import STEPS, error_of, job, manifest_of, steps_of
@@ -218,7 +218,6 @@ BAD = {
     "vocabulary": "vocabulary 61",
     "no batches": "no such folder",
     "no batches inside": "under batch/",
-    "noise": "unperturbed",
     "a state for a run": "purpose run",
     "edited baseline": "stock",
     "inside a baseline": "observe grad",
@@ -240,7 +239,6 @@ def _bad_job(name: str, root: Path) -> Job:
         "vocabulary": {"problem": dataclasses.replace(gpt_problem(), data=DataSpec(kind="text"))},
         "no batches": {"batches": str(root / "nowhere")},
         "no batches inside": {"batches": str(root / "wrong")},
-        "noise": {"perturb": Perturb(seed=1)},
         "a state for a run": {"state": str(root / "wrong")},
         "edited baseline": {"mode": "baseline:jit", "edits": (Edit(name="clip_eps", value=1.0),)},
         "inside a baseline": {"mode": "baseline:jit", "observe": ("clipped@0",), "problem": mlp_problem()},

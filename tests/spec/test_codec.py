@@ -8,7 +8,7 @@ import pytest
 from spec import codec
 from spec.edits import Edit
 from spec.errors import RuleError
-from spec.job import Job, Perturb, read_job
+from spec.job import Job, Keep, Perturb, read_job
 from spec.presets import PRESETS, run_spec
 from spec.run import RunSpec
 
@@ -29,10 +29,29 @@ def test_job_survives(tmp_path) -> None:
         str(tmp_path),
         observe=("param@init", "grad@0", "m@last"),
         edits=(Edit(name="clip_eps", value=1e-6),),
-        perturb=Perturb(seed=3),
+        keep_states=Keep(steps=(0, 2), dtype="float32"),
     )
     assert read_job(job.write()) == job
     assert [job.observed_at(entry) for entry in job.observe] == [("param", -1), ("grad", 0), ("m", 2)]
+    noise = make_job(
+        str(tmp_path), purpose="lockstep", state="states", perturb=Perturb(reruns=8, roundoff=2.0**-24)
+    )
+    assert read_job(noise.write()) == noise
+
+
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        ({"perturb": Perturb(reruns=8, roundoff=1e-7)}, "lockstep"),
+        ({"purpose": "lockstep", "state": "s", "perturb": Perturb(reruns=0, roundoff=1e-7)}, "reruns=0"),
+        ({"keep_states": Keep(steps=(3,), dtype="float32")}, "run of 3"),
+        ({"purpose": "lockstep", "state": "s", "keep_states": Keep(steps=(0,), dtype="float32")}, "lockstep of 3"),
+        ({"promote": True}, "strict"),
+    ],
+)
+def test_what_only_another_job_does_is_refused(changes: dict[str, object], part: str) -> None:
+    with pytest.raises(RuleError, match=part):
+        make_job("out", **changes)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from spec import codec, record
 from spec.data.batches import batch_digest, open_source, write_batches
 from spec.data.folder import batch_file
 from spec.edits import Edit
-from spec.job import Job, Perturb, Timing
+from spec.job import Job, Timing
 from spec.run import AdamW, DataSpec
 from spec.weights import init_parameters, load_tensors, save_tensors, state_digest, tensor_sha256
 from tests.torch_impl.small import GPT, gpt_problem, make_trainer, mlp_problem, run_spec, train
@@ -227,7 +227,6 @@ def _bad_jobs(root: Path) -> dict[str, tuple[Job, str]]:
         "vocabulary": (job(root / "d", problem=small), "vocabulary 61"),
         "no batches": (job(root / "e", batches=str(root / "nowhere")), "no such folder"),
         "no batches inside": (job(root / "f", batches=str(root / "wrong")), "under batch/"),
-        "noise": (job(root / "i", perturb=Perturb(seed=1)), "unperturbed"),
         "a state for a run": (job(root / "j", state=str(root / "wrong")), "purpose run"),
         "edited baseline": (
             job(root / "g", mode="baseline:eager", edits=(Edit(name="clip_eps", value=1.0),)),
@@ -247,7 +246,6 @@ def _bad_jobs(root: Path) -> dict[str, tuple[Job, str]]:
         "vocabulary",
         "no batches",
         "no batches inside",
-        "noise",
         "a state for a run",
         "edited baseline",
         "gradient of a baseline",

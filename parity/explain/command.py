@@ -1,0 +1,222 @@
+"""`parity explain`: finds the causes of a difference, writes them into the run's result, and prints them."""
+
+import contextlib
+import time
+from pathlib import Path
+
+import msgspec
+
+from parity import folders
+from parity.explain import reproduction
+from parity.explain.residuals import Left
+from parity.explain.search import Found, Search, Step, Tried
+from parity.explain.settings import Setting, Told, as_it_was, held_out
+from parity.explain.worker import Worker
+from parity.measuring import MEASURED_PARAMETERS
+from parity.options import Explain
+from parity.progress import Progress
+from parity.report import causes, deliver
+from parity.report.result import Result
+from spec import record
+from spec.edits import CATALOGUE, Edit, show, tell
+from spec.errors import ExitCode, RuleError
+
+
+def explain(options: Explain) -> ExitCode:
+    """Explains a run; returns SAME where nothing is left unexplained, else DIFFERENT.
+
+    Raises:
+      RuleError: there is no such run, it has one side, or its model is too large.
+    """
+    began, progress = time.monotonic(), Progress()
+    deliver.check_target(options.json)
+    told = Told.read(folders.find(options.run, Path(options.out)))
+    size = sum(row.size for row in told.spec.problem.parameter_table())
+    if size > MEASURED_PARAMETERS:
+        raise RuleError(
+            f"A run that is explained has a model of at most {MEASURED_PARAMETERS:,} parameters.",
+            f"{told.folder}: {size:,}",
+            "run a smaller size of the same model",
+        )
+    out = numbered(told.folder / "explain")
+    found, explanation = _explain(told, out, progress, options.timeout_s, began)
+    record.write_text(out / "explanation.json", _json(explanation))
+    add_to_result(told.folder, explanation=explanation)
+    deliver.deliver_part(explanation, lines(explanation), options.json)
+    return ExitCode.DIFFERENT if found.left.failing or found.held_out.failing else ExitCode.SAME
+
+
+def _explain(
+    told: Told, out: Path, progress: Progress, timeout_s: float, began: float
+) -> tuple[Found, causes.Explanation]:
+    """With a user's casts in float64 first; where that leaves nothing to explain, with them as they stand."""
+    with contextlib.ExitStack() as stack:
+        workers = {side: Worker(side, out / f"{side}.log", timeout_s) for side in ("torch", "jax")}
+        for worker in workers.values():
+            stack.callback(worker.close)
+        specs = {"seen": as_it_was(told), "held_out": held_out(told, out / "held_out")}
+
+        def settings(promote: bool) -> list[Setting]:
+            where = out / ("promoted" if promote else "as_written")
+            made = [
+                Setting(name, told, spec, where / name, workers["torch"], promote=promote)
+                for name, spec in specs.items()
+            ]
+            words = ", casts computed in float64 too" if promote else ""
+            progress.say(f"jax: the run's steps in float64{words}, and with seed and batches held out")
+            for job in (job for setting in made for job in setting.prepare()):
+                workers["jax"].do(job)
+            return made
+
+        seen, held = settings(promote=told.pair is not None)
+        found = Search(seen, held, progress.say).run()
+        if told.pair is not None and not found.steps:
+            seen, held = settings(promote=False)
+            found = Search(seen, held, progress.say).run()
+        left = found.left if found.left.failing else found.held_out
+        folder = None
+        if left.failing:
+            setting = seen if found.left.failing else held
+            folder = reproduction.write(setting, found.edits, left.failing[0], out / "reproduction")
+        return found, _record(found, seen, out, folder, seen.tries + held.tries, time.monotonic() - began)
+
+
+def _record(
+    found: Found, seen: Setting, out: Path, folder: Path | None, passes: int, seconds: float
+) -> causes.Explanation:
+    left = found.left if found.left.failing else found.held_out
+    several = any(len(step.confirmed) > 1 for step in found.steps)
+    outcome = "confirmed"
+    if left.failing:
+        outcome = "in part" if found.edits else "none"
+    elif not found.steps:
+        outcome = "equal"
+    elif several:
+        outcome = "not identified"
+    steps = []
+    edits: tuple[Edit, ...] = ()
+    for step in found.steps:
+        steps.append(_step(step, edits, seen))
+        edits = (*edits, *(one.edit for one in step.confirmed[:1]))
+    explanation = causes.Explanation(
+        outcome=outcome,  # type: ignore[arg-type]
+        summary="",
+        edits=[show(edit) for edit in found.edits],
+        steps=steps,
+        left=str(left.failing[0]) if left.failing else None,
+        folder=str(out),
+        reproduction=str(folder) if folder else None,
+        passes=passes,
+        seconds=round(seconds, 3),
+    )
+    explanation.summary = _summary(explanation)
+    return explanation
+
+
+def _summary(explanation: causes.Explanation) -> str:
+    edits = " and ".join(explanation.edits)
+    match explanation.outcome:
+        case "confirmed":
+            last = explanation.steps[-1]
+            return (
+                f"torch with {edits} is jax, on held-out batches and seed too "
+                f"({explanation.steps[0].before:.1e} before, {last.after:.1e} after)"
+            )
+        case "not identified":
+            choices = [" or ".join(one.edit for one in step.confirmed) for step in explanation.steps]
+            return f"this run does not tell apart: {'; '.join(choices)}"
+        case "in part":
+            return f"torch with {edits} is nearer to jax; left: {explanation.left}"
+        case "none":
+            return f"no edit of the catalogue explains {explanation.left}"
+    return "in float64 the two sides are equal: no difference in meaning"
+
+
+def _step(step: Step, edits: tuple[Edit, ...], seen: Setting) -> causes.CauseStep:
+    return causes.CauseStep(
+        first=str(step.first),
+        before=_finite(step.before),
+        after=_finite(step.after),
+        signatures=[look.words for look in step.signatures],
+        confirmed=[_confirmed(one, seen.seen.get((*edits, one.edit), {})) for one in step.confirmed],
+        refuted=[show(one.edit) for one in step.refuted],
+        tried=[
+            causes.EditTried(
+                edit=show(one.edit), closed=one.closed, opened=one.opened, left=_rest(one.left, step)
+            )
+            for one in step.tried
+        ],
+        failed=step.failed,
+    )
+
+
+def _rest(left: Left, step: Step) -> float:
+    return _finite(left.rms.get(step.first, 0.0))
+
+
+def _finite(value: float) -> float:
+    return value if value < float("inf") else -1.0
+
+
+def _confirmed(one: Tried, seen: dict[str, list[str]]) -> causes.Confirmed:
+    edit = one.edit
+    mend = {side: mended(edit, side) for side in ("torch", "jax")}
+    return causes.Confirmed(
+        edit=show(edit),
+        what=tell(edit),
+        was=seen.get(edit.name, []),
+        mend={"torch": f"to be as jax is: {mend['torch']}", "jax": f"what jax does now: {mend['jax']}"},
+    )
+
+
+def mended(edit: Edit, side: str) -> str:
+    """How the edited form is written on a side, in one line."""
+    form = CATALOGUE[edit.name].mend[side]
+    text = form if isinstance(form, str) else form[edit.value]
+    value, rest = f"{edit.value:.9g}", f"{1 - edit.value:.9g}"
+    line = text.replace("{value}", value).replace("{one_minus}", rest)
+    return f"{line} ({edit.target})" if edit.target else line
+
+
+def lines(explanation: causes.Explanation) -> list[str]:
+    """What people read: the verdict first."""
+    words = {"confirmed": "CONFIRMED", "equal": "NOTHING TO EXPLAIN", "in part": "CONFIRMED IN PART"}
+    head = words.get(explanation.outcome, explanation.outcome.upper())
+    found = [f"{head}  {explanation.summary}"]
+    for number, step in enumerate(explanation.steps, start=1):
+        found += ["", f"{number}. first difference: {step.first} (rms {step.before:.1e})"]
+        found += [f"   looks like: {words}" for words in step.signatures]
+        for one in step.confirmed:
+            found.append(f"   cause: {one.edit}: {one.what}")
+            if one.was:
+                found.append(f"   torch had: {', '.join(one.was)}")
+            found += [f"   {side}: {text}" for side, text in one.mend.items()]
+        found += [f"   helps here, but not on what was held out: {edit}" for edit in step.refuted]
+        nearest = sorted(step.tried, key=lambda one: (-one.closed, one.left))[:3]
+        if not step.confirmed and nearest:
+            found.append("   nearest: " + ", ".join(f"{one.edit} leaves {one.left:.1e}" for one in nearest))
+    found += ["", f"{explanation.passes} edited passes in {explanation.seconds:.0f} s: {explanation.folder}"]
+    if explanation.reproduction:
+        found.append(f"reproduce: python {explanation.reproduction}/reproduce.py")
+    return found
+
+
+def numbered(parent: Path) -> Path:
+    """The next folder 0001, 0002 ... in a run's own folder."""
+    taken = [int(path.name) for path in parent.glob("[0-9]*") if path.name.isdigit()]
+    folder = parent / f"{max(taken, default=0) + 1:04d}"
+    folder.mkdir(parents=True)
+    return folder.absolute()
+
+
+def add_to_result(folder: Path, **parts: causes.Explanation | causes.Power) -> None:
+    """Puts what was found into the run's `result.json`, in place of what an earlier one found there."""
+    path = folder / "result.json"
+    result = msgspec.json.decode(path.read_bytes(), type=Result)
+    for name, part in parts.items():
+        setattr(result, name, part)
+    record.write_text(path, _json(result))
+
+
+def _json(value: object) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=1).decode() + "\n"

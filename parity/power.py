@@ -1,0 +1,230 @@
+"""`parity power`: makes every mistake of the catalogue in turn on the torch side of a saved run, and says
+which the run would have caught.
+
+The run is made again with each mistake, at its own precision, length, data and processes, and judged against
+the JAX side's saved pass as the run was. Must not: judge by another rule than the run's.
+"""
+
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from parity import folders
+from parity.cluster import Cluster
+from parity.commands import side_commands
+from parity.explain.command import add_to_result, numbered
+from parity.explain.settings import Told
+from parity.explain.worker import SideFailed
+from parity.judge.align import Measured
+from parity.judge.verdict import judge
+from parity.launch import launch
+from parity.options import Power as Options
+from parity.progress import Progress
+from parity.report import causes, deliver
+from parity.report.result import Numerics
+from spec.edits import CATALOGUE, Edit, Kind, constants, show, tell
+from spec.edits.weights import NAMES as OF_WEIGHTS
+from spec.edits.weights import fits
+from spec.errors import ExitCode, RuleError
+from spec.job import Job
+from spec.params import ParamSpec
+from spec.run import Problem
+
+_CONTROL = "000_control"
+_REASONS = {
+    "clip_eps": ", no step of which was clipped",
+    "max_norm": ", no step of which was clipped",
+    "schedule_offset": ", whose learning rate does not change",
+    "schedule_end": ", whose learning rate does not change",
+    "loss_mean": ", whose micro-batches have as many tokens each",
+}
+
+
+def power(options: Options) -> ExitCode:
+    """Measures the power of a run that found nothing; returns SAME.
+
+    Raises:
+      RuleError: there is no such run, or the run itself found a difference.
+    """
+    began, progress = time.monotonic(), Progress()
+    deliver.check_target(options.json)
+    told = Told.read(folders.find(options.run, Path(options.out)))
+    out = numbered(told.folder / "power")
+    mistakes = list(catalogue_of(told.spec.problem))
+    jobs = [_job(told, out / _CONTROL, ())]
+    jobs += [
+        _job(told, out / f"{number:03d}_{edit.name}", (edit,))
+        for number, edit in enumerate(mistakes, start=1)
+    ]
+    progress.say(f"torch: the run made again with {len(mistakes)} mistakes in turn")
+    broken = _make(jobs, told, out, options.timeout_s, progress)
+    control = judge(Measured("torch", Path(jobs[0].out)), told.jax)
+    if control.verdict != "SAME":
+        raise RuleError(
+            "Power is of a run that found nothing.",
+            f"{told.folder}: {control.verdict}, {'; '.join(control.reasons[:1])}",
+            "parity explain finds its cause",
+        )
+    rows: dict[str, causes.PowerRow] = {}
+    for edit, job in zip(mistakes, jobs[1:], strict=True):
+        if job.out in broken:
+            rows[edit.name] = _broken(edit, broken[job.out])
+        elif not _as_it_is(edit, Path(job.out)):
+            rows.setdefault(edit.name, _row(edit, Path(job.out), Path(jobs[0].out), told))
+    rows |= {row.edit: row for row in _refused()}
+    measured = causes.Power(
+        control=control.verdict,
+        caught=sum(bool(row.caught) for row in rows.values()),
+        missed=sum(row.caught is False for row in rows.values()),
+        rows=list(rows.values()),
+        folder=str(out),
+        seconds=round(time.monotonic() - began, 3),
+    )
+    for job in jobs:
+        shutil.rmtree(Path(job.out) / "tensors", ignore_errors=True)
+    add_to_result(told.folder, power=measured)
+    deliver.deliver_part(measured, lines(measured), options.json)
+    return ExitCode.SAME
+
+
+def catalogue_of(problem: Problem) -> Iterator[Edit]:
+    """Typical mistakes of every kind: one where the right value is known, two where a model has its own."""
+    own = constants(problem)
+    parameters = problem.parameter_table()
+    for name, kind in CATALOGUE.items():
+        if kind.reach == "refused":
+            continue
+        values = [value for value in kind.values if value != getattr(own, name, None)]
+        if name in OF_WEIGHTS:
+            found = [edit for value in values if (edit := _fitting(name, kind, value, parameters))]
+            yield found[0] if found else Edit(name=name, value=values[0])
+        else:
+            inside = kind.reach == "model" and (problem.workload == "pair" or not hasattr(own, name))
+            yield from (Edit(name=name, value=value) for value in values[: 2 if inside else 1])
+
+
+def _fitting(name: str, kind: Kind, value: float, parameters: tuple[ParamSpec, ...]) -> Edit | None:
+    for row in parameters:
+        edit = Edit(name=name, value=value, target=row.name if kind.targeted else "")
+        if fits(edit, row.name, row.shape):
+            return edit
+    return None
+
+
+def _job(told: Told, out: Path, edits: tuple[Edit, ...]) -> Job:
+    """The run pass of the torch side, with a mistake, in eager mode where a model is edited."""
+    job = told.torch.job
+    mode = "eager" if any(CATALOGUE[edit.name].reach == "model" for edit in edits) else job.mode
+    return replace(job, out=str(out), edits=(*job.edits, *edits), mode=mode)
+
+
+def _make(jobs: list[Job], told: Told, out: Path, timeout_s: float, progress: Progress) -> dict[str, str]:
+    """Makes the passes, in as few launches as there are passes that break off; why those did, by folder."""
+    execution, broken = told.spec.execution, {}
+    while jobs:
+        files = [job.write() for job in jobs]
+        passes = [file.parent for file in files]
+        commands = side_commands("torch", files, execution.device, execution.world_size, Cluster())
+
+        def look(passes: list[Path] = passes) -> None:
+            done = sum((folder / "done.json").exists() for folder in passes)
+            progress.move(f"torch: {done} of {len(passes)} passes")
+
+        ended = launch(commands, passes, out / "torch.log", timeout_s, on_look=look)
+        progress.say(f"torch: {ended.how} after {ended.seconds:.1f} s")
+        if ended.how == "interrupted":
+            raise KeyboardInterrupt
+        if ended.how == "done":
+            break
+        if ended.failed_pass is None or ended.failed_pass == out / _CONTROL:
+            raise SideFailed(
+                "The torch side makes its pass again.",
+                f"it {ended.how}: {' | '.join(ended.log_tail[-3:])}",
+                f"read {out}",
+            )
+        error = ended.error or {"numbers": ended.how}
+        broken[str(ended.failed_pass)] = str(error["numbers"])
+        jobs = jobs[passes.index(ended.failed_pass) + 1 :]
+    return broken
+
+
+def _as_it_is(edit: Edit, folder: Path) -> bool:
+    """Whether a model had just the value that was to be a mistake."""
+    return f"{edit.value:.12g}" in _edited(folder).get(edit.name, [])
+
+
+def _edited(folder: Path) -> dict[str, list[str]]:
+    return folders.read_json(folder / "manifest.json")["facts"]["edited"]
+
+
+def _row(edit: Edit, folder: Path, control: Path, told: Told) -> causes.PowerRow:
+    """What became of one mistake."""
+    kind = CATALOGUE[edit.name]
+    found = judge(Measured("torch", folder), told.jax)
+    caught: bool | None = found.verdict != "SAME"
+    where, difference = _where(found), _difference(found)
+    if not caught and _bits(folder) != _bits(control):
+        where, difference = "it changes bits, and stays within the tolerances", _loss(found)
+    elif not caught:
+        caught, where = _why_nothing(edit, kind, folder)
+    return causes.PowerRow(
+        edit=show(edit), what=tell(edit), caught=caught, where=where, difference=difference
+    )
+
+
+def _loss(found: Numerics) -> float | None:
+    return found.loss.max_rel if found.loss else None
+
+
+def _where(found: Numerics) -> str:
+    first = found.first_divergence
+    if first is None:
+        return found.verdict
+    return f"{first.phase} of step {first.step}" + (f", {first.tensor}" if first.tensor else "")
+
+
+def _difference(found: Numerics) -> float | None:
+    return found.first_divergence.difference if found.first_divergence else None
+
+
+def _bits(folder: Path) -> tuple[bytes, bytes]:
+    """Every loss, norm and rate, and the state at the end, of rank 0."""
+    return (folder / "steps.rank0.jsonl").read_bytes(), (folder / "digest.rank0.json").read_bytes()
+
+
+def _why_nothing(edit: Edit, kind: Kind, folder: Path) -> tuple[bool | None, str]:
+    """Why a mistake changes not a bit of this run: null where there is nothing in the model to mistake."""
+    if kind.reach == "model" and edit.name not in _edited(folder):
+        return None, "the model has no such call"
+    if kind.reach == "weights":
+        return None, "the model has no such tensor"
+    if edit.name == "label_shift":
+        return None, "the batch has no labels by position"
+    return False, f"not catchable: it changes no bit of this run{_REASONS.get(edit.name, '')}"
+
+
+def _broken(edit: Edit, why: str) -> causes.PowerRow:
+    return causes.PowerRow(
+        edit=show(edit), what=tell(edit), caught=None, where=f"it breaks the model: {why}", difference=None
+    )
+
+
+def _refused() -> Iterator[causes.PowerRow]:
+    for name, kind in CATALOGUE.items():
+        if kind.reach == "refused":
+            yield causes.PowerRow(edit=name, what=kind.what, caught=None, where=kind.torch, difference=None)
+
+
+def lines(measured: causes.Power) -> list[str]:
+    """What people read: the count first, then what is missed, then what is caught."""
+    count = measured.caught + measured.missed
+    found = [f"POWER  {measured.caught} of {count} known mistakes would have been caught", ""]
+    order = {False: 0, True: 1, None: 2}
+    words = {False: "missed", True: "caught", None: "-"}
+    width = max(len(row.edit) for row in measured.rows)
+    for row in sorted(measured.rows, key=lambda row: order[row.caught]):
+        far = f" ({row.difference:.1e})" if row.difference is not None else ""
+        found.append(f"{words[row.caught]:8} {row.edit:{width}}  {row.where}{far}")
+    return [*found, "", f"{measured.seconds:.0f} s: {measured.folder}"]

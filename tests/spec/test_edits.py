@@ -1,0 +1,70 @@
+"""The catalogue as data: how edits are written, who can make them, and what they do to tensors and rows."""
+
+import numpy as np
+import pytest
+
+from spec.edits import CATALOGUE, Edit, parse, refuse, show, why_not
+from spec.edits.data import edited_rows
+from spec.edits.weights import moved
+from spec.errors import RuleError
+
+
+def test_every_line_can_be_tried_and_mended() -> None:
+    for name, kind in CATALOGUE.items():
+        if kind.reach == "refused":
+            assert kind.torch and kind.jax, name
+            continue
+        assert kind.values and set(kind.mend) == {"torch", "jax"}, name
+        assert not why_not(kind, "torch", pair=True), f"{name}: one side at least makes every edit"
+        for mend in kind.mend.values():
+            assert isinstance(mend, str) or set(mend) == {float(value) for value in kind.values}, name
+
+
+def test_an_edit_reads_back_as_it_is_shown() -> None:
+    for edit in (Edit(name="clip_eps", value=3.7e-5), Edit(name="transpose", value=1, target="a.b.weight")):
+        assert parse(show(edit)) == edit
+
+
+@pytest.mark.parametrize("text", ["transpose=1", "clip_eps@a=1", "decay_form=7", "qkv_split=5"])
+def test_edits_that_do_not_fit(text: str) -> None:
+    with pytest.raises(RuleError):
+        parse(text)
+
+
+def test_a_side_says_why_not() -> None:
+    with pytest.raises(RuleError, match="JAX"):
+        refuse(Edit(name="rope_theta", value=1e4), "jax", pair=False)
+    refuse(Edit(name="gelu_erf", value=1), "jax", pair=False)
+    with pytest.raises(RuleError, match="bound"):
+        refuse(Edit(name="gelu_erf", value=1), "jax", pair=True)
+
+
+@pytest.mark.parametrize(
+    "text", ["transpose@a.proj.weight=1", "qkv_split=2", "rope_layout=4", "rope_layout=-4"]
+)
+def test_tensors_move_and_come_back(text: str) -> None:
+    generator = np.random.default_rng(0)
+    tensors = {
+        "param/a.proj.weight": generator.normal(size=(8, 8)),
+        "m/a.qkv.weight": generator.normal(size=(24, 8)),
+        "v/a.q_proj.bias": generator.normal(size=8),
+        "buffer/a.qkv.weight": generator.normal(size=(24, 8)),
+    }
+    edited = moved([parse(text)], tensors)
+    assert any(not np.array_equal(edited[key], tensors[key]) for key in tensors)
+    assert np.array_equal(edited["buffer/a.qkv.weight"], tensors["buffer/a.qkv.weight"])
+    back = moved([parse(text)], edited, back=True)
+    assert all(np.array_equal(back[key], tensors[key]) for key in tensors)
+
+
+def test_halves_of_a_head_become_neighbours() -> None:
+    rows = np.array([0, 1, 2, 3, 10, 11, 12, 13])
+    edited = moved([parse("rope_layout=4")], {"param/wq": rows})["param/wq"]
+    assert edited.tolist() == [0, 2, 1, 3, 10, 12, 11, 13]
+
+
+def test_labels_shift_and_the_rest_stays() -> None:
+    rows = {"tokens": np.array([[1, 2, 3]], np.int32), "labels": np.array([[2, 3, 4]], np.int32)}
+    edited = edited_rows([parse("label_shift=1")], rows, "gpt")
+    assert edited["labels"].tolist() == [[3, 4, -1]] and edited["tokens"] is rows["tokens"]
+    assert edited_rows([parse("label_shift=-1")], rows, "gpt")["labels"].tolist() == [[-1, 2, 3]]
