@@ -59,6 +59,7 @@ def test_a_square_matrix_that_lies_unusually_is_turned_after_trying(tmp_path) ->
     assert link_of(found, "second.weight").axes == (1, 0)
 
 
+@pytest.mark.slow  # Compiles a probe for many candidates.
 def test_square_convolution_kernels_in_torchs_order_are_found(tmp_path) -> None:
     torch_code = """
     class Model(nn.Module):
@@ -94,6 +95,7 @@ def test_square_convolution_kernels_in_torchs_order_are_found(tmp_path) -> None:
     assert found.settled
 
 
+@pytest.mark.slow  # Compiles a probe for many candidates.
 def test_names_that_mislead_are_overruled_by_gradients(tmp_path) -> None:
     """Three matrices of one shape, named alike, used in another order."""
     torch_code = """
@@ -165,6 +167,7 @@ def test_scanned_layers_are_cut_into_layers(tmp_path) -> None:
     assert layers[0].jax_part is not None and layers[0].jax_part.start == 2
 
 
+@pytest.mark.slow  # Compiles a probe for many candidates.
 def test_transposed_convolutions_are_reversed(tmp_path) -> None:
     torch_code = """
     class Model(nn.Module):
@@ -212,6 +215,7 @@ def test_what_has_no_counterpart_is_listed(tmp_path) -> None:
     assert not found.proven and found.tried == 0
 
 
+@pytest.mark.slow  # Compiles a probe for many candidates.
 def test_a_planted_mistake_does_not_bend_the_map(tmp_path) -> None:
     """No candidate makes the gradients agree: the likeliest is kept, and said not to be proven."""
     jax_code = """
@@ -266,6 +270,7 @@ def test_a_loss_that_is_no_sum_and_count_is_refused(tmp_path, result, message) -
     assert message in caught.value.numbers
 
 
+@pytest.mark.slow  # Compiles a probe for many candidates.
 def test_running_statistics_of_linen_are_state_too(tmp_path) -> None:
     """flax keeps the biased variance, torch the unbiased one: linked all the same, for the judge to see."""
     torch_code = """

@@ -47,8 +47,8 @@ def slow(*values: object) -> Any:
         (EAGER, MLP),
         (JIT, GPT),
         (JIT, MLP),
-        (NOJIT, MLP),
-        (INDUCTOR, MLP),
+        slow(NOJIT, MLP),
+        slow(INDUCTOR, MLP),
         slow(NOJIT, GPT),
         slow(INDUCTOR, GPT),
     ],
@@ -105,7 +105,7 @@ def test_another_number_of_processes_goes_on_with_the_same_rows(pair: tuple[Way,
         assert line["lr_bits"] == of_ranks[0]["lr_bits"]
 
 
-@pytest.mark.parametrize("way", [Way("torch", "eager", 2), Way("jax", "jit", 2)], ids=str)
+@pytest.mark.parametrize("way", [Way("torch", "eager", 2), slow(Way("jax", "jit", 2))], ids=str)
 def test_every_rank_gets_its_own_buffers_back(tmp_path: Path, way: Way) -> None:
     arguments = ("tests.cross.own_buffers", way.side, str(tmp_path / "checkpoints"))
     assert finish(start_module(way, *arguments)) == [0, 0]
@@ -119,7 +119,7 @@ LONG = {"eager": 400, "jit": 400, "inductor": 400, "nojit": 60}
     "way",
     [
         EAGER,
-        JIT,
+        slow(JIT),
         slow(INDUCTOR),
         slow(NOJIT),
         slow(Way("torch", "eager", 2)),

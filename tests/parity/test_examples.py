@@ -36,6 +36,7 @@ def check_proven(content: dict[str, Any]) -> None:
     assert pair["unmatched"] == {"torch": [], "jax": []} and pair["links"]
 
 
+@pytest.mark.slow  # Runs of both sides; README's commands make the like.
 def test_toy_mlp_by_any_first_values(tmp_path: Path) -> None:
     """`spec` draws values that neither side has; the run starts from them on both."""
     shutil.copytree(EXAMPLES / "toy_mlp", tmp_path / "toy")
@@ -76,6 +77,7 @@ def test_recurrent_network_in_linen_from_jaxs_first_values(tmp_path: Path) -> No
     )
 
 
+@pytest.mark.slow  # Runs of both sides; README's commands make the like.
 def test_the_planted_mistake_is_found_and_the_first_tensor_named(tmp_path: Path) -> None:
     content = run(tmp_path, f"{EXAMPLES}/planted_mistake", code=1)
     first = content["numerics"]["first_divergence"]

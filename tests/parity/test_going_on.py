@@ -63,6 +63,7 @@ def test_a_ragged_run_of_two_processes_is_handed_over_in_strict(tmp_path: Path) 
     assert [len(launch["passes"]) for launch in content["launches"]] == [3, 4, 2]
 
 
+@pytest.mark.slow  # Three launches of both sides.
 def test_a_mistake_behind_the_change_is_named_by_its_step(tmp_path: Path) -> None:
     edit = "--edit jax:weight_decay=0.2 --precision f64"
     content = run(tmp_path, f"run toy-mlp --device cpu --steps 6 {edit} --handoff 3 --no-time", code=1)
@@ -99,6 +100,7 @@ def test_both_sides_go_on_and_each_is_its_uninterrupted_self(saved: Path) -> Non
         assert {item["max_abs"] for item in pair["tensors"]} == {0.0}
 
 
+@pytest.mark.slow  # Three launches of both sides.
 def test_both_sides_go_on_from_one_checkpoint(saved: Path) -> None:
     checkpoint = passes(saved, "0001", "jax_run")[0] / "checkpoints/step000005"
     content = run(saved, f"run toy-mlp --steps 8 --device cpu --resume {checkpoint} --no-time", code=0)

@@ -23,6 +23,7 @@ def hidden(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return run(tmp_path_factory.mktemp("hidden"), f"{WORDS} --edit jax:clip_eps=1e-9", code=0)
 
 
+@pytest.mark.slow  # A measured run each; README's commands make one.
 def test_a_clean_run_agrees_with_floors_and_truths_of_its_own(clean: dict[str, Any]) -> None:
     numerics = clean["numerics"]
     lockstep = numerics["lockstep"]
@@ -37,6 +38,7 @@ def test_a_clean_run_agrees_with_floors_and_truths_of_its_own(clean: dict[str, A
     assert "latent" not in numerics["unmeasured"]
 
 
+@pytest.mark.slow  # A measured run each; README's commands make one.
 def test_the_floor_of_the_loss_is_the_drift_from_float64(clean: dict[str, Any]) -> None:
     loss = clean["numerics"]["loss"]
     assert loss["tolerance_source"] == "measured"
@@ -46,6 +48,7 @@ def test_the_floor_of_the_loss_is_the_drift_from_float64(clean: dict[str, Any]) 
     assert loss["max_rel"] <= loss["tolerance"]
 
 
+@pytest.mark.slow  # A measured run each; README's commands make one.
 def test_every_row_is_within_its_floors(clean: dict[str, Any]) -> None:
     for row in clean["numerics"]["lockstep"]["rows"]:
         numbers = row["numbers"]
@@ -53,6 +56,7 @@ def test_every_row_is_within_its_floors(clean: dict[str, Any]) -> None:
         assert all(value < 8 for value in numbers["error_in_floors"].values()), row
 
 
+@pytest.mark.slow  # A measured run each; README's commands make one.
 def test_a_meaning_below_the_noise_is_latent_and_named_where_it_begins(hidden: dict[str, Any]) -> None:
     latent = hidden["numerics"]["latent"]
     assert hidden["verdict"] == "SAME"

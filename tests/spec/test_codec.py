@@ -45,7 +45,10 @@ def test_job_survives(tmp_path) -> None:
         ({"perturb": Perturb(reruns=8, roundoff=1e-7)}, "lockstep"),
         ({"purpose": "lockstep", "state": "s", "perturb": Perturb(reruns=0, roundoff=1e-7)}, "reruns=0"),
         ({"keep_states": Keep(steps=(3,), dtype="float32")}, "run of 3"),
-        ({"purpose": "lockstep", "state": "s", "keep_states": Keep(steps=(0,), dtype="float32")}, "lockstep of 3"),
+        (
+            {"purpose": "lockstep", "state": "s", "keep_states": Keep(steps=(0,), dtype="float32")},
+            "lockstep of 3",
+        ),
         ({"promote": True}, "strict"),
     ],
 )

@@ -17,6 +17,7 @@ def result(folder: Path) -> dict[str, Any]:
     return content
 
 
+@pytest.mark.slow  # A run and some forty passes; README's commands show the like.
 def test_two_mistakes_on_the_jax_side_are_named_with_their_mends(tmp_path: Path) -> None:
     run(tmp_path, "run toy-mlp --steps 6 --no-time --edit jax:clip_eps=1e-2 --edit jax:weight_decay=0.03", 1)
     done = run(tmp_path, "explain last", 0)
@@ -48,6 +49,7 @@ def test_three_clashes_of_defaults_are_peeled(tmp_path: Path) -> None:
     assert set(found["edits"]) == {"conv_padding=1", "batchnorm_momentum=0.01", "batchnorm_biased=1"}
 
 
+@pytest.mark.slow  # A run and some forty passes; README's commands show the like.
 def test_power_tells_what_a_run_could_not_have_seen(tmp_path: Path) -> None:
     """Without clipping in any step, with a constant rate, one micro-batch and no norm in the model."""
     run(tmp_path, "run toy-mlp --steps 4 --no-time --precision f64", 0)
