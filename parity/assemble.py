@@ -71,7 +71,10 @@ def finished(held: Sequence[Held], purpose: str) -> list[Job]:
 
 def run_passes(held: Sequence[Held]) -> dict[str, Measured]:
     """The finished run pass of each side: its first, which is in the run's own precision."""
-    return {job.side: Measured(job.side, Path(job.out)) for job in reversed(finished(held, "run"))}
+    found: dict[str, Measured] = {}
+    for job in finished(held, "run"):
+        found.setdefault(job.side, Measured(job.side, Path(job.out)))
+    return found
 
 
 def handed_off(held: Sequence[Held]) -> Chain | None:

@@ -66,7 +66,7 @@ def test_a_mistake_is_one_error_that_names_file_and_line(
         ("run ./nowhere", "parity init-pair DIR"),
         ("run mine --data mine", "makes its own batches"),
         ("run mine --global-batch 3", "rows 16"),
-        ("run mine --edit jax:layernorm_eps=1e-3", "jax side's file"),
+        ("run mine --edit jax:gelu_erf=1", "jax side's file"),
         ("run mine --devices 3", "divide the global batch"),
     ],
 )

@@ -49,6 +49,6 @@ def _unknown(device: str) -> str:
 @pytest.mark.parametrize("device", PEAK_FLOPS)
 def test_peaks_are_dense_and_rise_as_precision_falls(device: str) -> None:
     peaks = PEAK_FLOPS[device]
-    assert peaks.keys() == UNIT_ROUNDOFF.keys()
+    assert peaks.keys() == UNIT_ROUNDOFF.keys() - {"float16"}, "no profile computes in float16"
     assert peaks["float64"] <= peaks["float32"] < peaks["tf32"]
     assert peaks["bfloat16"] == pytest.approx(2 * peaks["tf32"], rel=1e-3)

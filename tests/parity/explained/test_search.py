@@ -48,7 +48,6 @@ UNDONE = {
 # A mask of -10000 is as good as one of -1e9.
 UNDONE |= {"conv_padding=1": "conv_padding=2", "mask_value=-10": "mask_value=-10000"}
 NOT_IN_THE_KITCHEN = {"batchnorm_eps", "batchnorm_momentum", "batchnorm_biased", "qkv_split"}
-QUICK = {"clip_eps=1e-2"}
 
 
 def test_none_is_forgotten() -> None:
@@ -56,14 +55,8 @@ def test_none_is_forgotten() -> None:
     assert kinds == {name for name, kind in CATALOGUE.items() if kind.reach != "refused"}
 
 
-@pytest.mark.parametrize(
-    "planted",
-    [
-        # The whole catalogue tries up to forty passes for each of them.
-        text if text in QUICK else pytest.param(text, marks=pytest.mark.slow)
-        for text in UNDONE
-    ],
-)
+@pytest.mark.slow  # A run is prepared in 50 s, and the whole catalogue is tried for each of them.
+@pytest.mark.parametrize("planted", UNDONE)
 def test_a_planted_edit_is_found_and_confirmed(planting: Planting, planted: str) -> None:
     found = planting.search(planted)
     assert [show(edit) for edit in found.edits] == [UNDONE[planted]]
@@ -72,20 +65,16 @@ def test_a_planted_edit_is_found_and_confirmed(planting: Planting, planted: str)
     assert [show(one.edit) for one in found.steps[0].confirmed] == [UNDONE[planted]]
 
 
+@pytest.mark.slow  # As above.
 @pytest.mark.parametrize(
     ("planted", "undone"),
     [
         (("relu_tie=1", "weight_decay=0.03"), ["relu_tie=0", "weight_decay=0.1"]),
-        pytest.param(
+        (
             ("layernorm_eps=1e-3", "gelu_erf=1", "clip_eps=1e-2"),
             ["layernorm_eps=1e-05", "gelu_erf=0", "clip_eps=0"],
-            marks=pytest.mark.slow,
         ),
-        pytest.param(
-            ("adam_eps=1e-4", "weight_decay=0.03"),
-            ["adam_eps=1e-08", "weight_decay=0.1"],
-            marks=pytest.mark.slow,
-        ),
+        (("adam_eps=1e-4", "weight_decay=0.03"), ["adam_eps=1e-08", "weight_decay=0.1"]),
     ],
 )
 def test_several_are_peeled_one_by_one(
@@ -96,6 +85,7 @@ def test_several_are_peeled_one_by_one(
     assert not found.left.failing and not found.held_out.failing
 
 
+@pytest.mark.slow  # As above.
 def test_equal_sides_have_nothing_to_explain(planting: Planting) -> None:
     found = planting.search()
     assert not found.steps and not found.left.failing and not found.held_out.failing
