@@ -15,12 +15,14 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 NEEDS_GPU = "# needs a GPU"
+LONG = ("parity bench", "parity explain", "parity init-pair", "planted_mistake", "--handoff")
 BLOCK = re.compile(r"^```(sh|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -61,6 +63,12 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {**os.environ, "PATH": path}
 
 
+def _marked(block: list[str]) -> Any:
+    """The block, marked slow where it takes 20 to 50 s: `make test-slow` runs it."""
+    is_long = any(word in line for line in block for word in LONG)
+    return pytest.param(block, marks=pytest.mark.slow) if is_long else block
+
+
 def _run(script: str, folder: Path, environment: dict[str, str]) -> None:
     command = ["bash", "-euo", "pipefail", "-c", script]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
@@ -74,7 +82,7 @@ def test_readme_shows_commands() -> None:
     assert any("parity run" in line for block in ON_CPU for line in block)
 
 
-@pytest.mark.parametrize("block", [block for block in ON_CPU if block], ids=lambda block: block[0])
+@pytest.mark.parametrize("block", [_marked(block) for block in ON_CPU if block], ids=lambda block: block[0])
 def test_block_runs(block: list[str], copy: Path, environment: dict[str, str]) -> None:
     _run("\n".join(block), copy, environment)
 

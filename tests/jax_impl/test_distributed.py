@@ -197,6 +197,7 @@ def test_alone_it_needs_no_variables(tmp_path) -> None:
     assert manifest_of(tmp_path / "run")["facts"]["world_size"] == 1
 
 
+@pytest.mark.slow  # Three processes that compile.
 def test_one_process_with_two_devices_is_two_processes_to_the_bit(tmp_path) -> None:
     """The sum of two addends has one order; nothing else is shared out otherwise."""
     asked = {}

@@ -85,6 +85,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow  # Launches both sides again and again.
 def test_both_sides_go_on_and_each_is_its_uninterrupted_self(saved: Path) -> None:
     for kind in ("torch_run", "jax_run"):
         last = passes(saved, "0001", kind)[0] / "checkpoints/step000008"
@@ -125,6 +126,7 @@ def test_a_damaged_checkpoint_is_the_users_to_mend(saved: Path, parity: Parity) 
         shard.write_bytes(whole)
 
 
+@pytest.mark.slow  # Launches both sides again and again.
 def test_a_run_that_was_killed_goes_on_to_the_bit(tmp_path: Path) -> None:
     """SIGKILL for the referee and the side, wherever they are; only steps since the checkpoint are lost."""
     words = "train toy-mlp --backend torch --device cpu --steps 600 --no-time"

@@ -46,7 +46,10 @@ def saved(trainer: Trainer, folder: Path) -> Checkpoint:
     return open_checkpoint(path)
 
 
-@pytest.mark.parametrize(("mode", "dropout"), [("eager", 0.0), ("eager", 0.4), ("inductor", 0.4)])
+@pytest.mark.parametrize(
+    ("mode", "dropout"),
+    [("eager", 0.0), ("eager", 0.4), pytest.param("inductor", 0.4, marks=pytest.mark.slow)],
+)
 def test_a_users_module_goes_on_to_the_bit(tmp_path: Path, mode: str, dropout: float) -> None:
     whole = make_trainer(mlp_problem(), mode, side=side(dropout))
     train(whole, 3)
