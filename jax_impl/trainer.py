@@ -42,6 +42,7 @@ from spec.edits.weights import moved
 from spec.errors import RuleError
 from spec.jit import jit_options
 from spec.mapping.links import jax_table
+from spec.own_optimizer import refuse_saving
 from spec.run import Execution, Problem
 from spec.state import LOADED_PHASES, check_names, of_phase, of_rank, own_key
 from spec.weights import Tensors, init_parameters
@@ -87,6 +88,7 @@ class Trainer:
     ) -> None:
         runtime.configure(problem, execution)
         self.problem, self.mode, self._source = problem, mode, source
+        self._options = jit_options(mode)
         self.ranks = ranks or parallel.join(execution)
         self._edits = tuple(edits)
         """Planted changes."""
@@ -115,7 +117,7 @@ class Trainer:
             self._observed = baseline.observed
         else:
             own_table = jax_table(table, self.side.links) if self.side.links else table
-            module = arranged(self.side.build(), jit_options(mode))
+            module = arranged(self.side.build(), self._options)
             self.state = arena = Arena(module, own_table, problem.profile, self.ranks)
             arena.links = self.side.links
             vocab = None if side else getattr(problem.sizes, "vocab", None)
@@ -148,7 +150,7 @@ class Trainer:
     @property
     def steps_per_launch(self) -> int:
         """How many steps the mode asks for in one launch."""
-        return jit_options(self.mode).steps_per_launch
+        return self._options.steps_per_launch
 
     @property
     def applied(self) -> int:
@@ -262,12 +264,7 @@ class Trainer:
         Raises:
           RuleError: the optimizer is the user's own, whose state is not known.
         """
-        if self.side.optimizer is not None:
-            raise RuleError(
-                "A checkpoint holds the state of the built-in AdamW.",
-                "an optimizer of one's own",
-                "run without saving, or without the optimizer",
-            )
+        refuse_saving(self.side.optimizer)
         position = Position(step=self.next_step, applied=self.applied, skipped=self.state.skipped)
         tensors = self.export(("param", "m", "v")) if self.ranks.rank == 0 else {}
         for key, array in self.export(["buffer"]).items():

@@ -23,6 +23,7 @@ from spec import protocol, record
 from spec.data.batches import Batch, open_source
 from spec.job import Job
 from spec.weights import load_tensors
+from spec.worker import lockstep
 from spec.worker.checkpoints import Checkpoints, resume
 from spec.worker.manifest import Manifest, write_digest
 from spec.worker.steps import StepLines
@@ -67,7 +68,7 @@ def _do(job: Job, ranks: Ranks, promotion: Promotion | None) -> None:
         case "run" | "handoff":
             _run(job, trainer, observer)
         case "lockstep":
-            _lockstep(job, trainer, observer)
+            lockstep.make_steps(job, trainer, observer)
         case "time":
             _time(job, trainer)
     if trainer.num_steps:
@@ -85,7 +86,7 @@ def _run(job: Job, trainer: Trainer, observer: Observer) -> None:
         many = [trainer.feed.rows(number) for number in launches[0]] if launches else []
         staged = _stage(trainer, many) if launches else None
         for numbers, coming in zip(launches, [*launches[1:], []], strict=True):
-            protocol.keep_state(job, numbers[0], trainer)
+            lockstep.keep_state(job, numbers[0], trainer)
             observer.before(trainer, numbers[0], many[0], many[0])
             _launch(trainer, staged, len(many))
             done, many = many, [trainer.feed.rows(number) for number in coming]
@@ -120,21 +121,6 @@ def _launches(job: Job, trainer: Trainer) -> Iterator[list[int]]:
         whole = many[-1] < job.steps and not seen & set(many) and number // every == many[-1] // every
         yield many if whole else [number]
         number += len(many) if whole else 1
-
-
-def _lockstep(job: Job, trainer: Trainer, observer: Observer) -> None:
-    """One step from each of the states in the job's folder, step N on the rows of step N; then the reruns."""
-    for rerun, folder in protocol.attempts(job):
-        observer.write_into(folder)
-        with StepLines(job, trainer, folder) as steps:
-            for step, tensors in protocol.states(job, rerun):
-                trainer.load(tensors)
-                rows = trainer.feed.rows(step)
-                taken = protocol.taken(job, rows, step, rerun)
-                observer.before(trainer, step, rows, taken)
-                trainer.step(taken)
-                steps.note(step, taken)
-                observer.after(trainer, step)
 
 
 def _time(job: Job, trainer: Trainer) -> None:

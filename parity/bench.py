@@ -4,9 +4,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from parity import assemble, folders, turns
+from parity import assemble, turns
+from parity.beginning import begin
 from parity.options import Bench
-from parity.pairs.settle import settle
 from parity.plan import Plan, make_plan, parse_baselines, parse_modes
 from parity.progress import Progress
 from parity.report import deliver
@@ -33,11 +33,7 @@ def bench(options: Bench, argv: Sequence[str]) -> ExitCode:
     contenders = _contenders(plan, options)
     timing = _timing(plan, options)
     deliver.check_target(options.json)
-    folder = folders.create(Path(options.out), plan.spec.name)
-    assemble.write_run(folder, plan, argv)
-    for note in plan.notes:
-        progress.say(note)
-    settled = settle(plan, folder, progress)
+    folder, settled = begin(plan, options, argv, progress)
     if settled.refusals:
         raise RuleError(
             "The models of a pair correspond, tensor by tensor.",
@@ -45,7 +41,6 @@ def bench(options: Bench, argv: Sequence[str]) -> ExitCode:
             f"parity run {options.preset} lists all of them",
         )
     plan = settled.plan
-    assemble.write_run(folder, plan, argv)
     held = hold(plan, turns.timed(plan, folder, contenders, timing), folder, progress)
     result = _result(plan, folder, held, contenders, started)
     deliver.deliver(result, folder, options.json)

@@ -41,6 +41,14 @@ def create(out: Path, name: str) -> Path:
     return folder.absolute()
 
 
+def create_part(parent: Path) -> Path:
+    """The next folder 0001, 0002 ... inside a run's own folder."""
+    taken = [int(path.name) for path in parent.glob("[0-9]*") if path.name.isdigit()]
+    folder = parent / f"{max(taken, default=0) + 1:04d}"
+    folder.mkdir(parents=True)
+    return folder.absolute()
+
+
 def find(text: str, out: Path) -> Path:
     """The run folder that a path, a number or `last` means.
 

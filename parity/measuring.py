@@ -21,8 +21,8 @@ from parity.turns import Turn
 from spec.errors import RuleError
 from spec.job import Job, Keep, Perturb
 from spec.own_optimizer import OwnOptimizer
-from spec.protocol import STATES
 from spec.run import SIDES, RunSpec
+from spec.worker.lockstep import STATES
 
 RERUNS = 8
 MEASURED_PARAMETERS = 30_000_000
@@ -65,7 +65,7 @@ def check(judge: str, plan: Plan) -> None:
             "the optimizer is the user's own, and so is its state",
             "take --judge table",
         )
-    size = sum(row.size for row in plan.spec.problem.parameter_table())
+    size = plan.spec.problem.num_params
     if size > MEASURED_PARAMETERS:
         raise RuleError(
             f"A measured run has a model of at most {MEASURED_PARAMETERS:,} parameters.",

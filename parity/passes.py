@@ -111,5 +111,4 @@ def _own_optimizer(plan: Plan) -> bool:
 
 
 def _is_large(plan: Plan) -> bool:
-    size = sum(parameter.size for parameter in plan.spec.problem.parameter_table())
-    return size > _FULL_OBSERVATION_PARAMETERS
+    return plan.spec.problem.num_params > _FULL_OBSERVATION_PARAMETERS

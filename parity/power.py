@@ -14,7 +14,6 @@ from pathlib import Path
 from parity import folders
 from parity.cluster import Cluster
 from parity.commands import side_commands
-from parity.explain.command import add_to_result, numbered
 from parity.explain.settings import Told
 from parity.explain.worker import SideFailed
 from parity.judge.align import Measured
@@ -23,7 +22,7 @@ from parity.launch import launch
 from parity.options import Power as Options
 from parity.progress import Progress
 from parity.report import causes, deliver
-from parity.report.result import Numerics
+from parity.report.result import Numerics, Verdict
 from spec.edits import CATALOGUE, Edit, Kind, constants, show, tell
 from spec.edits.weights import NAMES as OF_WEIGHTS
 from spec.edits.weights import fits
@@ -51,7 +50,8 @@ def power(options: Options) -> ExitCode:
     began, progress = time.monotonic(), Progress()
     deliver.check_target(options.json)
     told = Told.read(folders.find(options.run, Path(options.out)))
-    out = numbered(told.folder / "power")
+    _verdict_of(told, told.torch)
+    out = folders.create_part(told.folder / "power")
     mistakes = list(catalogue_of(told.spec.problem))
     jobs = [_job(told, out / _CONTROL, ())]
     jobs += [
@@ -60,13 +60,7 @@ def power(options: Options) -> ExitCode:
     ]
     progress.say(f"torch: the run made again with {len(mistakes)} mistakes in turn")
     broken = _make(jobs, told, out, options.timeout_s, progress)
-    control = judge(Measured("torch", Path(jobs[0].out)), told.jax)
-    if control.verdict != "SAME":
-        raise RuleError(
-            "Power is of a run that found nothing.",
-            f"{told.folder}: {control.verdict}, {'; '.join(control.reasons[:1])}",
-            "parity explain finds its cause",
-        )
+    control = _verdict_of(told, Measured("torch", Path(jobs[0].out)))
     rows: dict[str, causes.PowerRow] = {}
     for edit, job in zip(mistakes, jobs[1:], strict=True):
         if job.out in broken:
@@ -75,7 +69,7 @@ def power(options: Options) -> ExitCode:
             rows.setdefault(edit.name, _row(edit, Path(job.out), Path(jobs[0].out), told))
     rows |= {row.edit: row for row in _refused()}
     measured = causes.Power(
-        control=control.verdict,
+        control=control,
         caught=sum(bool(row.caught) for row in rows.values()),
         missed=sum(row.caught is False for row in rows.values()),
         rows=list(rows.values()),
@@ -84,9 +78,21 @@ def power(options: Options) -> ExitCode:
     )
     for job in jobs:
         shutil.rmtree(Path(job.out) / "tensors", ignore_errors=True)
-    add_to_result(told.folder, power=measured)
+    deliver.add_to_result(told.folder, power=measured)
     deliver.deliver_part(measured, lines(measured), options.json)
     return ExitCode.SAME
+
+
+def _verdict_of(told: Told, torch: Measured) -> Verdict:
+    """That of a torch pass against the JAX side's saved one, which must be SAME."""
+    found = judge(torch, told.jax)
+    if found.verdict != "SAME":
+        raise RuleError(
+            "Power is of a run that found nothing.",
+            f"{told.folder}: {found.verdict}, {'; '.join(found.reasons[:1])}",
+            "parity explain finds its cause",
+        )
+    return found.verdict
 
 
 def catalogue_of(problem: Problem) -> Iterator[Edit]:

@@ -45,13 +45,8 @@ def find_start(where: str | None, out: Path, backends: tuple[str, ...], problem:
     for path in chosen.values():
         checkpoint = open_checkpoint(path)
         checkpoint.check_fits(problem)
+        checkpoint.check_steps_left(problem.steps)
         step = checkpoint.position.step
-    if step >= problem.steps:
-        raise RuleError(
-            "A run that goes on has steps left.",
-            f"{next(iter(chosen.values()))}: {step} steps done of {problem.steps}",
-            "give more --steps, or name an earlier checkpoint",
-        )
     return Start(step=step, checkpoints=chosen)
 
 

@@ -4,13 +4,14 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from parity import assemble, folders, measuring, turns
+from parity import assemble, measuring, turns
+from parity.beginning import begin
 from parity.judge.align import Measured
 from parity.judge.chain import Chain, describe
 from parity.judge.measured import Passes
 from parity.judge.verdict import EXIT_CODES, gravest, judge, reasons
 from parity.options import Run, Train
-from parity.pairs.settle import Settled, settle
+from parity.pairs.settle import Settled
 from parity.plan import make_plan
 from parity.progress import Progress
 from parity.report import deliver
@@ -47,14 +48,9 @@ def train(options: Run | Train, argv: Sequence[str], progress: Progress) -> tupl
     started = time.monotonic()
     plan = make_plan(options)
     deliver.check_target(options.json)
-    folder = folders.create(Path(options.out), plan.spec.name)
-    assemble.write_run(folder, plan, argv)
-    for note in plan.notes:
-        progress.say(note)
-    settled = settle(plan, folder, progress)
+    folder, settled = begin(plan, options, argv, progress)
     if isinstance(options, Run):
         measuring.check(options.judge, settled.plan)
-    assemble.write_run(folder, settled.plan, argv)
     timing = TIMING[plan.spec.execution.device] if options.time else None
     passes = [] if settled.refusals else turns.judged(settled.plan, folder, timing)
     held = hold(settled.plan, passes, folder, progress)

@@ -26,3 +26,17 @@ class OwnOptimizer:
             raise RuleError(
                 "The clipping norm is positive.", f"max_norm {self.max_norm}", "use None for none"
             )
+
+
+def refuse_saving(optimizer: object | None) -> None:
+    """Refuses to save a run whose side brings an optimizer, since nobody else knows its state.
+
+    Raises:
+      RuleError: there is one.
+    """
+    if optimizer is not None:
+        raise RuleError(
+            "A checkpoint holds the state of the built-in AdamW.",
+            "an optimizer of one's own",
+            "run without saving, or without the optimizer",
+        )

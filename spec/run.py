@@ -127,6 +127,11 @@ class Problem:
         """The parameters in canonical order."""
         return parameter_table(self.sizes)
 
+    @property
+    def num_params(self) -> int:
+        """Elements of all parameters."""
+        return sum(row.size for row in self.parameter_table())
+
     def sha256(self) -> str:
         """Hash of the problem. The data path is left out: what it holds is compared by the digests of the
         batches."""

@@ -25,6 +25,7 @@ from spec.edits import CATALOGUE, Edit, constants
 from spec.edits.data import edited_rows
 from spec.edits.weights import moved
 from spec.errors import RuleError
+from spec.own_optimizer import refuse_saving
 from spec.run import Execution, Problem
 from spec.state import LOADED_PHASES, check_names, of_phase, of_rank, own_key
 from spec.weights import Tensors, init_parameters
@@ -205,12 +206,7 @@ class Trainer:
         Raises:
           RuleError: the optimizer is the user's own, whose state is not known.
         """
-        if self.side.optimizer is not None:
-            raise RuleError(
-                "A checkpoint holds the state of the built-in AdamW.",
-                "an optimizer of one's own",
-                "run without saving, or without the optimizer",
-            )
+        refuse_saving(self.side.optimizer)
         position = Position(step=self.next_step, applied=self.applied, skipped=int(self.state.skipped))
         tensors = self.export(("param", "m", "v")) if self.ranks.rank == 0 else {}
         own = {f"buffer/{name}": buffer for name, buffer in self.state.tensors("buffer").items()}

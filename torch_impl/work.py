@@ -14,6 +14,7 @@ from spec import protocol, record
 from spec.data.batches import open_source
 from spec.job import Job
 from spec.weights import load_tensors
+from spec.worker import lockstep
 from spec.worker.checkpoints import Checkpoints, resume
 from spec.worker.manifest import Manifest, write_digest
 from spec.worker.steps import StepLines
@@ -67,7 +68,7 @@ def _do(job: Job, ranks: Ranks, promotion: Promotion | None) -> None:
         case "run" | "handoff":
             _run(job, trainer, observer)
         case "lockstep":
-            _lockstep(job, trainer, observer)
+            lockstep.make_steps(job, trainer, observer)
         case "time":
             _time(job, trainer)
     if trainer.num_steps:
@@ -87,27 +88,12 @@ def _run(job: Job, trainer: Trainer, observer: Observer) -> None:
     with StepLines(job, trainer) as steps, Checkpoints(job, trainer, steps) as checkpoints:
         for step in range(trainer.next_step, job.steps):
             rows = trainer.feed.rows(step)
-            protocol.keep_state(job, step, trainer)
+            lockstep.keep_state(job, step, trainer)
             observer.before(trainer, step, rows, rows)
             trainer.step(rows)
             steps.note(step, rows)
             observer.after(trainer, step)
             checkpoints.after(step)
-
-
-def _lockstep(job: Job, trainer: Trainer, observer: Observer) -> None:
-    """One step from each of the states in the job's folder, step N on the rows of step N; then the reruns."""
-    for rerun, folder in protocol.attempts(job):
-        observer.write_into(folder)
-        with StepLines(job, trainer, folder) as steps:
-            for step, tensors in protocol.states(job, rerun):
-                trainer.load(tensors)
-                rows = trainer.feed.rows(step)
-                taken = protocol.taken(job, rows, step, rerun)
-                observer.before(trainer, step, rows, taken)
-                trainer.step(taken)
-                steps.note(step, taken)
-                observer.after(trainer, step)
 
 
 def _time(job: Job, trainer: Trainer) -> None:

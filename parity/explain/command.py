@@ -4,8 +4,6 @@ import contextlib
 import time
 from pathlib import Path
 
-import msgspec
-
 from parity import folders
 from parity.explain import reproduction
 from parity.explain.residuals import Left
@@ -16,8 +14,7 @@ from parity.measuring import MEASURED_PARAMETERS
 from parity.options import Explain
 from parity.progress import Progress
 from parity.report import causes, deliver
-from parity.report.result import Result
-from spec import record
+from parity.report.result import write
 from spec.edits import CATALOGUE, Edit, show, tell
 from spec.errors import ExitCode, RuleError
 
@@ -31,17 +28,17 @@ def explain(options: Explain) -> ExitCode:
     began, progress = time.monotonic(), Progress()
     deliver.check_target(options.json)
     told = Told.read(folders.find(options.run, Path(options.out)))
-    size = sum(row.size for row in told.spec.problem.parameter_table())
+    size = told.spec.problem.num_params
     if size > MEASURED_PARAMETERS:
         raise RuleError(
             f"A run that is explained has a model of at most {MEASURED_PARAMETERS:,} parameters.",
             f"{told.folder}: {size:,}",
             "run a smaller size of the same model",
         )
-    out = numbered(told.folder / "explain")
+    out = folders.create_part(told.folder / "explain")
     found, explanation = _explain(told, out, progress, options.timeout_s, began)
-    record.write_text(out / "explanation.json", _json(explanation))
-    add_to_result(told.folder, explanation=explanation)
+    write(explanation, out / "explanation.json")
+    deliver.add_to_result(told.folder, explanation=explanation)
     deliver.deliver_part(explanation, lines(explanation), options.json)
     return ExitCode.DIFFERENT if found.left.failing or found.held_out.failing else ExitCode.SAME
 
@@ -199,24 +196,3 @@ def lines(explanation: causes.Explanation) -> list[str]:
     if explanation.reproduction:
         found.append(f"reproduce: python {explanation.reproduction}/reproduce.py")
     return found
-
-
-def numbered(parent: Path) -> Path:
-    """The next folder 0001, 0002 ... in a run's own folder."""
-    taken = [int(path.name) for path in parent.glob("[0-9]*") if path.name.isdigit()]
-    folder = parent / f"{max(taken, default=0) + 1:04d}"
-    folder.mkdir(parents=True)
-    return folder.absolute()
-
-
-def add_to_result(folder: Path, **parts: causes.Explanation | causes.Power) -> None:
-    """Puts what was found into the run's `result.json`, in place of what an earlier one found there."""
-    path = folder / "result.json"
-    result = msgspec.json.decode(path.read_bytes(), type=Result)
-    for name, part in parts.items():
-        setattr(result, name, part)
-    record.write_text(path, _json(result))
-
-
-def _json(value: object) -> str:
-    return msgspec.json.format(msgspec.json.encode(value), indent=1).decode() + "\n"

@@ -22,9 +22,9 @@ from spec.edits import Edit
 from spec.errors import RuleError
 from spec.job import Job, Keep, Perturb
 from spec.own_optimizer import OwnOptimizer
-from spec.protocol import STATES
 from spec.run import DataSpec, Execution, RunSpec
 from spec.weights import load_tensors, save_tensors
+from spec.worker.lockstep import STATES
 
 _PHASES = ("act", "grad", "clipped", "m", "v", "param", "buffer")
 _RERUNS = 2

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from parity.judge.measures import not_finite, unravel
+
 _NOTHING = 1e-300
 
 
@@ -44,10 +46,9 @@ def liken(a: np.ndarray, b: np.ndarray, s: float, roundoff: float) -> Likeness:
     assert a.shape == b.shape, (a.shape, b.shape)
     finite_a, finite_b = np.isfinite(a), np.isfinite(b)
     if not (finite_a.all() and finite_b.all()):
-        alike = (np.isnan(a) & np.isnan(b)) | (np.isinf(a) & (a == b))
-        odd = ~(finite_a & finite_b) & ~alike
+        alike, odd = not_finite(a, b)
         if odd.any():
-            index = _unravel(int(odd.argmax()), a.shape)
+            index = unravel(int(odd.argmax()), a.shape)
             return Likeness(
                 rms=None,
                 largest=None,
@@ -61,7 +62,7 @@ def liken(a: np.ndarray, b: np.ndarray, s: float, roundoff: float) -> Likeness:
         a, b = np.where(alike, 0.0, a), np.where(alike, 0.0, b)
     distance = np.abs(a - b)
     relative = distance / np.maximum(np.maximum(np.abs(a), np.abs(b)), max(s, _NOTHING))
-    index = _unravel(int(relative.argmax()), a.shape) if a.size else ()
+    index = unravel(int(relative.argmax()), a.shape) if a.size else ()
     square_a, square_b, product = (float(np.vdot(x, y)) for x, y in ((a, a), (b, b), (a, b)))
     return Likeness(
         rms=math.sqrt(float(np.mean(np.square(distance)))) if a.size else 0.0,
@@ -91,7 +92,3 @@ def spacing(a: float, b: float, roundoff: float) -> float:
     """Distance of neighbouring numbers at the larger of two, in a dtype of that unit roundoff."""
     size = max(abs(float(a)), abs(float(b)), _NOTHING)
     return 2 * roundoff * 2.0 ** math.floor(math.log2(size))
-
-
-def _unravel(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(int(i) for i in np.unravel_index(flat, shape))

@@ -49,10 +49,9 @@ def measure(a: np.ndarray, b: np.ndarray, s: float, spikes: float = 0.0) -> Diff
     """
     assert a.shape == b.shape, (a.shape, b.shape)
     s = max(s, _NOTHING)
-    same_oddity = (np.isnan(a) & np.isnan(b)) | (np.isinf(a) & (a == b))
-    odd = ~(np.isfinite(a) & np.isfinite(b)) & ~same_oddity
+    same_oddity, odd = not_finite(a, b)
     if odd.any():
-        index = _unravel(int(odd.argmax()), a.shape)
+        index = unravel(int(odd.argmax()), a.shape)
         return Difference(
             rms_rel=None,
             max_rel=None,
@@ -67,7 +66,7 @@ def measure(a: np.ndarray, b: np.ndarray, s: float, spikes: float = 0.0) -> Diff
     size = np.maximum(np.maximum(np.abs(a), np.abs(b)), s)
     size[same_oddity] = 1.0
     relative = distance / size
-    index = _unravel(int(relative.argmax()), a.shape)
+    index = unravel(int(relative.argmax()), a.shape)
     return Difference(
         rms_rel=_rms_without_spikes(distance, spikes) / s,
         max_rel=float(relative[index]),
@@ -79,6 +78,12 @@ def measure(a: np.ndarray, b: np.ndarray, s: float, spikes: float = 0.0) -> Diff
     )
 
 
+def not_finite(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where two arrays are NaN or the same infinity together, and where else they are not both finite."""
+    alike = (np.isnan(a) & np.isnan(b)) | (np.isinf(a) & (a == b))
+    return alike, ~(np.isfinite(a) & np.isfinite(b)) & ~alike
+
+
 def _rms_without_spikes(distance: np.ndarray, spikes: float) -> float:
     kept = distance.reshape(-1)
     if spikes:
@@ -87,5 +92,6 @@ def _rms_without_spikes(distance: np.ndarray, spikes: float) -> float:
     return float(np.sqrt(np.mean(np.square(kept))))
 
 
-def _unravel(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+def unravel(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The index of an element by its number."""
     return tuple(int(i) for i in np.unravel_index(flat, shape))

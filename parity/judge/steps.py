@@ -15,8 +15,8 @@ import numpy as np
 from parity.judge.align import Measured, TensorFile
 from spec import noise, record
 from spec.data.folder import batch_file
-from spec.protocol import RERUNS
 from spec.weights import load_tensors
+from spec.worker.lockstep import RERUNS
 
 SCALARS = ("loss", "grad_norm", "lr")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from parity.report import console
+from parity.report import causes, console
 from parity.report.result import LaunchRecord, Result, to_json, write
 from spec import record
 from spec.errors import RuleError
@@ -49,13 +49,21 @@ def deliver_part(part: Struct, lines: Sequence[str], target: str | None) -> None
     Args:
       target: of `--json`, as in `deliver`.
     """
-    text = msgspec.json.format(msgspec.json.encode(part), indent=1).decode() + "\n"
     if target == "-":
-        sys.stdout.write(text)
+        sys.stdout.write(to_json(part))
         return
     if target is not None:
-        record.write_text(Path(target), text)
+        record.write_text(Path(target), to_json(part))
     sys.stdout.write("\n".join(lines) + "\n")
+
+
+def add_to_result(folder: Path, **parts: causes.Explanation | causes.Power) -> None:
+    """Puts what was found into the run's `result.json`, in place of what an earlier one found there."""
+    path = folder / "result.json"
+    result = msgspec.json.decode(path.read_bytes(), type=Result)
+    for name, part in parts.items():
+        setattr(result, name, part)
+    write(result, path)
 
 
 def tell_failures(launches: list[LaunchRecord], folder: Path) -> None:

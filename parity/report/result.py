@@ -390,11 +390,11 @@ class Result(Struct, kw_only=True):
     """Which mistakes `parity power` found that this run would have caught; null where it was not asked."""
 
 
-def to_json(result: Result) -> str:
-    """The record as indented JSON."""
+def to_json(result: Struct) -> str:
+    """The record, or a part of it, as indented JSON."""
     return msgspec.json.format(msgspec.json.encode(result), indent=1).decode() + "\n"
 
 
-def write(result: Result, path: Path) -> None:
+def write(result: Struct, path: Path) -> None:
     """Writes the record whole or not at all."""
     record.write_text(path, to_json(result))

@@ -57,6 +57,22 @@ class Checkpoint:
         """
         check_fits(self.path, self.manifest, problem)
 
+    def check_steps_left(self, steps: int) -> None:
+        """Refuses to go on where nothing is left to do.
+
+        Args:
+          steps: where the run is to stop.
+
+        Raises:
+          RuleError: as many steps were done, or more.
+        """
+        if self.position.step >= steps:
+            raise RuleError(
+                "A run that goes on has steps left.",
+                f"{self.path}: {self.position.step} steps done of {steps}",
+                "give more --steps, or name an earlier checkpoint",
+            )
+
 
 class _Tensors(Mapping[str, np.ndarray]):
     def __init__(self, path: Path, manifest: Manifest) -> None:

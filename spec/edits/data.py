@@ -22,8 +22,10 @@ NAMES = ("label_shift",)
 def edited_rows(edits: Iterable[Edit], rows: Batch, workload: str) -> Batch:
     """The rows as the edited side reads them; the same where no edit fits. The last edit counts."""
     steps = {edit.name: int(edit.value) for edit in edits}.get("label_shift", 0)
+    if not steps:
+        return rows
     name = next((name for name in _LABELS if _are_labels(rows, name)), None)
-    if not steps or name is None:
+    if name is None:
         return rows
     ignored = IGNORE_LABEL if workload == "gpt" else _IGNORED_BY_TORCH
     return rows | {name: _shifted(rows[name], steps, min(ignored, int(rows[name].min())))}

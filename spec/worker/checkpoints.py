@@ -25,13 +25,8 @@ def resume(job: Job, trainer: Trainer) -> None:
         return
     checkpoint = open_checkpoint(job.resume)
     checkpoint.check_fits(job.spec.problem)
+    checkpoint.check_steps_left(job.steps)
     done = checkpoint.position.step
-    if done >= job.steps:
-        raise RuleError(
-            "A run that goes on has steps left.",
-            f"{job.resume}: {done} steps done, {job.steps} asked for",
-            "ask for more --steps, or name an earlier checkpoint",
-        )
     for entry in job.observe:
         if 0 <= job.observed_at(entry)[1] < done:
             raise RuleError(

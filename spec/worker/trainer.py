@@ -1,7 +1,10 @@
 """What a worker's records need of a side's trainer. Must not: be more than they need."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, Protocol
+
+import numpy as np
 
 from spec.checkpoint import Checkpoint, Position
 from spec.data.batches import Batch
@@ -78,6 +81,10 @@ class Ranks(Protocol):
 class Feed(Protocol):
     """This rank's rows."""
 
+    def rows(self, step: int) -> Batch:
+        """Those of a step."""
+        ...
+
     def digest(self, rows: Batch) -> str:
         """Their hash."""
         ...
@@ -91,6 +98,18 @@ class Observer(Protocol):
 
     def agreement(self) -> str:
         """Whether the observed and the timed program are one, in words."""
+        ...
+
+    def write_into(self, folder: Path) -> None:
+        """Where the next tensors go."""
+        ...
+
+    def before(self, trainer: Any, step: int, rows: Batch, taken: Batch) -> None:
+        """Looks at what is gone after the step."""
+        ...
+
+    def after(self, trainer: Any, step: int) -> None:
+        """Writes what was asked for of the step."""
         ...
 
 
@@ -133,6 +152,14 @@ class Trainer(Protocol):
     @property
     def next_step(self) -> int:
         """The step of the run that is next."""
+        ...
+
+    def step(self, rows: Batch) -> None:
+        """Dispatches one step."""
+        ...
+
+    def load(self, tensors: Mapping[str, np.ndarray]) -> None:
+        """Writes a state."""
         ...
 
     def metrics(self, step: int | None = None) -> Metrics:

@@ -13,8 +13,8 @@ from parity.judge.lockstep import Row, compare
 from spec import noise, philox, record
 from spec.data.folder import batch_file
 from spec.job import Job, Perturb
-from spec.protocol import RERUNS
 from spec.weights import Tensors, init_parameters, save_tensors
+from spec.worker.lockstep import RERUNS
 from tests.parity.pass_writer import small_spec
 
 STEPS = (0, 3)

@@ -6,23 +6,29 @@ from typing import Any
 import numpy as np
 import pytest
 
+import jax_impl.__main__
+import torch_impl.__main__
 from spec import record
 from spec.data.folder import batch_file
 from spec.job import Job, Keep, Perturb, read_job
-from spec.protocol import RERUNS, STATES, states, taken
 from spec.weights import load_tensors
-from tests.torch_impl.small import gpt_problem, make_trainer, run_spec
-from torch_impl.__main__ import main
+from spec.worker.lockstep import RERUNS, STATES, states, taken
+from tests.jax_impl.small import make_trainer as make_jax_trainer
+from tests.torch_impl.small import gpt_problem, run_spec
+from tests.torch_impl.small import make_trainer as make_torch_trainer
 
 PROBLEM = gpt_problem(micro_batches=2)
+MAIN = {"torch": torch_impl.__main__.main, "jax": jax_impl.__main__.main}
+MAKE_TRAINER = {"torch": make_torch_trainer, "jax": make_jax_trainer}
+MODE = {"torch": "eager", "jax": "jit"}
 
 
-def job(out: Path, purpose: str, **changes: Any) -> Job:
+def job(side: str, out: Path, purpose: str, **changes: Any) -> Job:
     settings: dict[str, Any] = {
-        "side": "torch",
+        "side": side,
         "purpose": purpose,
         "spec": run_spec(PROBLEM),
-        "mode": "eager",
+        "mode": MODE[side],
         "steps": 3,
         "out": str(out),
     }
@@ -33,19 +39,20 @@ def lines(folder: Path) -> list[dict[str, Any]]:
     return list(record.read_lines(folder / "steps.rank0.jsonl"))
 
 
-@pytest.fixture(scope="module")
-def passes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=["torch", "jax"])
+def passes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that keeps two states, and a lockstep pass from them with two reruns."""
-    root = tmp_path_factory.mktemp("passes")
-    run = job(root / "run", "run", keep_states=Keep(steps=(0, 2), dtype="float32"))
+    side, root = request.param, tmp_path_factory.mktemp("passes")
+    run = job(side, root / "run", "run", keep_states=Keep(steps=(0, 2), dtype="float32"))
     lockstep = job(
+        side,
         root / "lockstep",
         "lockstep",
         state=str(root / "run" / STATES),
         observe=tuple(f"{phase}@{step}" for phase in ("act", "grad", "param") for step in (0, 2)),
         perturb=Perturb(reruns=2, roundoff=2.0**-24),
     )
-    assert main(["work", *(str(each.write()) for each in (run, lockstep))]) == 0
+    assert MAIN[side](["work", *(str(each.write()) for each in (run, lockstep))]) == 0
     return root
 
 
@@ -70,7 +77,7 @@ def test_states_are_whole_and_count_updates(passes: Path) -> None:
 
 def test_a_rerun_moves_parameters_and_rows_and_nothing_else(passes: Path) -> None:
     job = read_job(passes / "lockstep" / "job.json")
-    trainer = make_trainer(PROBLEM)
+    trainer = MAKE_TRAINER[job.side](PROBLEM)
     for rerun in range(2):
         folder = passes / "lockstep" / RERUNS / f"{rerun:02d}"
         for line, (step, state) in zip(lines(folder), states(job, rerun), strict=True):
