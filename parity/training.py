@@ -48,8 +48,11 @@ def train(options: Run | Train, argv: Sequence[str], progress: Progress) -> tupl
     started = time.monotonic()
     plan = make_plan(options)
     deliver.check_target(options.json)
-    folder, settled = begin(plan, options, argv, progress)
     if isinstance(options, Run):
+        measuring.check(options.judge, plan)
+    folder, settled = begin(plan, options, argv, progress)
+    if isinstance(options, Run) and plan.pair is not None:
+        # The size of a pair's models is known from here on.
         measuring.check(options.judge, settled.plan)
     timing = TIMING[plan.spec.execution.device] if options.time else None
     passes = [] if settled.refusals else turns.judged(settled.plan, folder, timing)

@@ -35,6 +35,11 @@ from tests.parity.conftest import Parity
         ("run tiny --steps 5 --handoff 5", "rising steps"),
         ("run tiny --backend jax --handoff 20", "two sides"),
         ("run tiny --handoff 20 --resume last", "leave one of them out"),
+        ("run tiny --judge guess", "--judge guess"),
+        ("run tiny --backend jax --judge measured", "two sides"),
+        ("run gpt2-124m --device cpu --judge measured", "at most 30,000,000 parameters"),
+        ("explain last", "newest in"),
+        ("power 3", "newest in"),
     ],
 )
 def test_bad_input_is_refused_in_a_few_lines(
