@@ -7,13 +7,13 @@ the referee is interrupted. Must not: judge what was written.
 import contextlib
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from parity.processes import Command, Group
-from spec.errors import ExitCode
+from spec.errors import ExitCode, RuleError
 
 _POLL_S = 0.05
 _LOOK_S = 0.5
@@ -21,6 +21,23 @@ _LOOK_S = 0.5
 _GRACE_S = 5.0
 """How long the other ranks may go on once one has failed: enough to write down their own view of it."""
 _TAIL_LINES = 15
+
+
+class SideFailed(RuleError):
+    """A side ended before its job did, and not because of a broken rule."""
+
+    code = ExitCode.CRASHED
+
+
+def raise_told(error: Mapping[str, Any]) -> NoReturn:
+    """Raises what a side said of itself in `error.json`.
+
+    Raises:
+      RuleError: the user can mend it.
+      SideFailed: it crashed.
+    """
+    kind = RuleError if error["code"] == ExitCode.USAGE else SideFailed
+    raise kind(error["rule"], error["numbers"], error["mend"])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,10 +15,9 @@ from parity import folders
 from parity.cluster import Cluster
 from parity.commands import side_commands
 from parity.explain.settings import Told
-from parity.explain.worker import SideFailed
 from parity.judge.align import Measured
 from parity.judge.verdict import judge
-from parity.launch import launch
+from parity.launch import SideFailed, launch
 from parity.options import Power as Options
 from parity.progress import Progress
 from parity.report import causes, deliver

@@ -9,17 +9,11 @@ from pathlib import Path
 
 from parity.commands import side_environ
 from parity.folders import read_json
+from parity.launch import SideFailed, raise_told
 from parity.processes import Command, Group
-from spec.errors import ExitCode, RuleError
 from spec.job import Job
 
 _POLL_S = 0.005
-
-
-class SideFailed(RuleError):
-    """A side ended before its job did, and not because of a broken rule."""
-
-    code = ExitCode.CRASHED
 
 
 class Worker:
@@ -77,9 +71,7 @@ class Worker:
         if (out / "done.json").exists():
             return
         if (out / "error.json").exists():
-            error = read_json(out / "error.json")
-            kind = RuleError if error["code"] == ExitCode.USAGE else SideFailed
-            raise kind(error["rule"], error["numbers"], error["mend"])
+            raise_told(read_json(out / "error.json"))
         raise SideFailed(
             f"The {self._side} side does a job and says so.",
             "its process ended" if ended else f"nothing after {self._timeout_s:.0f} s",

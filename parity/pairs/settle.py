@@ -12,14 +12,14 @@ import numpy as np
 
 from parity.cluster import Cluster
 from parity.commands import side_commands
-from parity.launch import launch
+from parity.launch import SideFailed, launch, raise_told
 from parity.pairs import read, record
 from parity.plan import Plan
 from parity.progress import Progress
 from parity.report.result import PairRecord
 from spec import codec
 from spec.description import DESCRIPTION, INITIAL, MATCH, VALUES, Described, Description
-from spec.errors import ExitCode, RuleError
+from spec.errors import RuleError
 from spec.job import Job
 from spec.own_optimizer import NOT_EDITED, UNCOMPARED, OwnOptimizer
 from spec.pairs.match import Match
@@ -31,12 +31,6 @@ from spec.workloads.pair import PairSizes
 _BATCHES, _PAIR = "batches", "pair"
 _COMPUTED = "loss and its gradients can be computed"
 """In the rule that a model breaks which cannot run in float64; it is then asked in float32."""
-
-
-class SideFailed(RuleError):
-    """A side ended while it described a model, and not by the user's mistake."""
-
-    code = ExitCode.CRASHED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,14 +138,13 @@ def _do(job: Job, timeout_s: float) -> None:
         raise KeyboardInterrupt
     if ended.how == "done":
         return
-    error = ended.error or {
-        "rule": f"The {job.side} side describes a model and ends well.",
-        "numbers": f"it {ended.how}: {' | '.join(ended.log_tail[-3:])[:400]}",
-        "mend": f"read {out}",
-        "code": ExitCode.CRASHED,
-    }
-    kind = RuleError if error["code"] == ExitCode.USAGE else SideFailed
-    raise kind(error["rule"], error["numbers"], error["mend"])
+    if ended.error:
+        raise_told(ended.error)
+    raise SideFailed(
+        f"The {job.side} side describes a model and ends well.",
+        f"it {ended.how}: {' | '.join(ended.log_tail[-3:])[:400]}",
+        f"read {out}",
+    )
 
 
 def _with(plan: Plan, **changes: object) -> Plan:
