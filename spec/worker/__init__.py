@@ -1,4 +1,5 @@
-"""The half of a worker that both sides share: what it writes down of a run, how it saves and resumes.
+"""The half of a worker that both sides share: what it writes down of a run, how it saves, resumes
+and steps in lockstep.
 
-Must not: train. A side brings its trainer; `trainer.py` here says what these files need of one.
+Must not: know how a step is made. A side brings its trainer; `trainer.py` here says what these files need of one.
 """
