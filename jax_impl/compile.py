@@ -22,6 +22,7 @@ from jax_impl.xla.program import build
 from spec.errors import RuleError
 from spec.jit import jit_options
 from spec.precision import Profile
+from spec.run import check_mode
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,9 @@ def compile_step(step: Step, arena: Arena, batch: Batch, mode: str, profile: Pro
     Raises:
       RuleError: the mode cannot be had here, or the program does not do what it should (`prove`).
     """
+    check_mode("jax", mode, arena.ranks.device.platform, arena.ranks.world_size)
     if mode == "nojit":
-        return _without_compiler(step, arena)
+        return _without_compiler(step)
     options = compiler_options(profile) | buffer_options(jit_options(mode))
     built = build(_train_step(step), arena, batch, options, donate_argnums=0)
     if built.made != 1:
@@ -121,14 +123,8 @@ def _train_step(step: Step) -> Callable[[Any, Batch], tuple[Any, jax.Array]]:
     return train_step
 
 
-def _without_compiler(step: Step, arena: Arena) -> Compiled:
+def _without_compiler(step: Step) -> Compiled:
     """Operation by operation, as a debugger wants it."""
-    if arena.ranks.world_size > 1:
-        raise RuleError(
-            "The mode nojit runs in one process: JAX spreads operations over processes by compiling them.",
-            f"{arena.ranks.world_size} processes",
-            "take --mode jax=jit, or one device",
-        )
 
     def run(state: TrainState, batch: Batch) -> tuple[TrainState, jax.Array]:
         with jax.disable_jit():

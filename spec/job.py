@@ -94,7 +94,7 @@ class Job:
             raise RuleError("A lockstep job names the states it starts from.", "state is null")
         self._check_checkpoints()
         self._check_parts()
-        check_mode(self.side, self.mode, self.spec.execution.device)
+        check_mode(self.side, self.mode, self.spec.execution.device, self.spec.execution.world_size)
         for entry in self.observe:
             _, step = self.observed_at(entry)
             if self.purpose != "lockstep" and step >= (self.steps if self.purpose in TRAINING else 0):

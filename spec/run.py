@@ -163,8 +163,8 @@ class Execution:
             raise RuleError("A time-out is positive.", f"stall_s = {self.stall_s:g}")
         if self.world_size < 1:
             raise RuleError("A run has at least one device.", f"devices = {self.world_size}")
-        check_mode("torch", self.torch_mode, self.device)
-        check_mode("jax", self.jax_mode, self.device)
+        check_mode("torch", self.torch_mode, self.device, self.world_size)
+        check_mode("jax", self.jax_mode, self.device, self.world_size)
 
     def mode(self, side: str) -> str:
         """The mode that one side is asked for."""
@@ -195,8 +195,8 @@ class RunSpec:
             raise RuleError("The tf32 profile needs a GPU.", "device cpu", "take --precision strict")
 
 
-def check_mode(side: str, mode: str, device: str) -> None:
-    """Refuses a mode that the side does not have, or that the device cannot run."""
+def check_mode(side: str, mode: str, device: str, world_size: int = 1) -> None:
+    """Refuses a mode that the side does not have, or that these devices cannot run."""
     if side == "jax" and mode.startswith("jit:"):
         jit_options(mode)
         return
@@ -209,6 +209,13 @@ def check_mode(side: str, mode: str, device: str) -> None:
             "A CUDA graph needs a CUDA device.",
             f"--mode {side}={mode} on a CPU",
             "take torch=eager or torch=inductor",
+        )
+    if mode == "nojit" and world_size > 1:
+        # Before the ranks join: one that refuses after that takes the others down with it.
+        raise RuleError(
+            "The mode nojit runs on one device: JAX spreads operations over devices by compiling them.",
+            f"{world_size} devices",
+            "take --mode jax=jit, or --devices 1",
         )
 
 

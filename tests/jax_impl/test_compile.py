@@ -103,10 +103,10 @@ def test_without_a_compiler_the_same_is_computed(request, precision, tolerance) 
     assert set(compiled.reasons) == {"compile_s", "launch_us", "capture"}
 
 
-def test_without_a_compiler_there_is_one_process() -> None:
+def test_without_a_compiler_there_is_one_device() -> None:
     trainer = make_trainer(gpt_problem())
     trainer.state.ranks = replace(trainer.ranks, world_size=2)
-    with pytest.raises(RuleError, match="one process"):
+    with pytest.raises(RuleError, match="one device"):
         compile_step(trainer._step, trainer.state, {}, "nojit", PROFILES["strict"])
 
 

@@ -171,11 +171,13 @@ def test_one_ranks_error_ends_all_and_is_named(tmp_path) -> None:
     assert not (tmp_path / "run" / "done.json").exists()
 
 
-def test_without_a_compiler_there_is_one_process(tmp_path) -> None:
-    asked = job(tmp_path / "run", problem=mlp_problem(), world_size=2, mode="nojit")
-    codes = [code for code, _ in run_group(["-m", "jax_impl", "work", str(asked.write())], timeout_s=60)]
-    assert codes == [2, 2]
-    assert "nojit runs in one process" in error_of(tmp_path / "run")["rule"]
+def test_without_a_compiler_ranks_refuse_before_they_join(tmp_path) -> None:
+    """In a group that has met, one that ends takes down the others before they could say why."""
+    out = tmp_path / "run"
+    command = ["-m", "jax_impl", "toy-mlp", "--device", "cpu", "--mode", "nojit", "--out", str(out)]
+    for code, output in run_group(command, timeout_s=60):
+        assert code == 2 and "nojit runs on one device" in output
+    assert not out.exists()
 
 
 def test_two_hosts_meet_on_loopback(tmp_path) -> None:
