@@ -243,8 +243,9 @@ class Leaves(Jitted):
         self.flat_layout = self.trainer.state.layout  # type: ignore[attr-defined]
         place = self.trainer.ranks.place
 
-        def leaves(flat_N: jax.Array) -> dict[str, jax.Array]:
-            arrays = self.flat_layout.split(np.array(flat_N.addressable_data(0)))
+        def leaves(pieces: tuple[jax.Array, ...]) -> dict[str, jax.Array]:
+            host = tuple(np.array(flat_N.addressable_data(0)) for flat_N in pieces)
+            arrays = self.flat_layout.split(host)
             return {name: place(np.array(array), REPLICATED) for name, array in arrays.items()}
 
         return replace(state, params=leaves(state.params), m=leaves(state.m), v=leaves(state.v))

@@ -19,7 +19,7 @@ from flax import nnx
 from jax_impl.parallel import BY_RANK, REPLICATED, Ranks
 from jax_impl.xla import hlo
 from jax_impl.xla.first_steps import leaf_name
-from jax_impl.xla.layout import Layout
+from jax_impl.xla.layout import Layout, Pieces
 from spec.errors import RuleError
 from spec.mapping.links import Link
 from spec.params import ParamSpec
@@ -37,10 +37,10 @@ Arrays = dict[str, jax.Array]
 class TrainState:
     """All that one step leaves for the next."""
 
-    params: jax.Array
-    """Master weights, all of them as one flat array (N,); `Arena.layout` says what lies where."""
-    m: jax.Array
-    v: jax.Array
+    params: Pieces
+    """Master weights as a few flat arrays (N,), mostly one; `Arena.layout` says what lies where."""
+    m: Pieces
+    v: Pieces
     """First and second moments, flat too; zero where the optimizer is the user's."""
     buffers: Arrays
     """The model's own running values; the first axis is that of ranks, since each keeps its own."""
@@ -61,10 +61,16 @@ class Arena:
       table: rows of known parameters; one without a row decays when it has two or more dimensions.
       profile: the dtypes of the state.
       ranks: where all of it lies; every rank has the same weights.
+      apart: matrices are arrays of their own; see `Layout`.
     """
 
     def __init__(
-        self, module: nnx.Module, table: Iterable[ParamSpec], profile: Profile, ranks: Ranks
+        self,
+        module: nnx.Module,
+        table: Iterable[ParamSpec],
+        profile: Profile,
+        ranks: Ranks,
+        apart: bool = False,
     ) -> None:
         self.ranks, self.ties = ranks, tied_names(module)
         self._graph, params, buffers = nnx.split(module, nnx.Param, ...)
@@ -78,12 +84,12 @@ class Arena:
         self.seen: Any = {}
         """Gradients of the last step that was observed, flat, by phase."""
         weights = {row.name: _values(self._params[row.name][1], profile.master) for row in self.rows}
-        self.layout = Layout(self.rows, {name: array.shape for name, array in weights.items()})
+        self.layout = Layout(self.rows, {name: array.shape for name, array in weights.items()}, apart)
         self.train_state = TrainState(
-            params=self._flat(weights),
+            params=self._replicated(self.layout.flatten(weights)),
             # Memory of its own each: on a CPU an array may lie in the host array that it came from.
-            m=self._replicated(np.zeros(self.layout.size, profile.moments)),
-            v=self._replicated(np.zeros(self.layout.size, profile.moments)),
+            m=self._zeros(profile.moments),
+            v=self._zeros(profile.moments),
             buffers=self._place(_buffer_values(self._buffers, profile.master)),
             applied=self._counter(0),
             skipped=self._counter(0),
@@ -115,8 +121,8 @@ class Arena:
         state = self.train_state
         if phase == "buffer":
             return {name: array.addressable_data(0)[0] for name, array in state.buffers.items()}
-        flat_N = {"param": state.params, "m": state.m, "v": state.v, **self.seen}[phase]
-        arrays = self.layout.split(np.asarray(flat_N.addressable_data(0)))
+        pieces = {"param": state.params, "m": state.m, "v": state.v, **self.seen}[phase]
+        arrays = self.layout.split(tuple(np.asarray(flat_N.addressable_data(0)) for flat_N in pieces))
         return {row.name: arrays[row.name] for row in self.rows}
 
     def write(self, phase: str, arrays: Iterable[tuple[str, np.ndarray]]) -> None:
@@ -128,8 +134,8 @@ class Arena:
                 state.buffers[name] = self.ranks.place(array[None], BY_RANK)
             return
         field = "params" if phase == "param" else phase
-        flat_N = self._replicated(self.layout.gather(arrays, getattr(state, field).dtype))
-        self.train_state = replace(state, **cast(Any, {field: flat_N}))
+        pieces = self._replicated(self.layout.gather(arrays, getattr(state, field)[0].dtype))
+        self.train_state = replace(state, **cast(Any, {field: pieces}))
 
     def count(self, applied: int | None, skipped: int | None) -> None:
         """Sets the counters that are given."""
@@ -140,19 +146,19 @@ class Arena:
 
     def describe(self) -> list[dict[str, Any]]:
         """What each parameter is, for the manifest; see `describe_parameter`."""
-        return [describe_parameter(row, self.train_state.params.dtype.name) for row in self.rows]
+        return [describe_parameter(row, self.train_state.params[0].dtype.name) for row in self.rows]
 
-    def _flat(self, arrays: dict[str, np.ndarray]) -> jax.Array:
-        return self._replicated(self.layout.flatten(arrays))
+    def _zeros(self, dtype: str) -> Pieces:
+        return self._replicated(tuple(np.zeros(size, dtype) for size in self.layout.sizes))
 
-    def _replicated(self, array: np.ndarray) -> jax.Array:
-        return self.ranks.place(array, REPLICATED)
+    def _replicated(self, pieces: Pieces) -> Pieces:
+        return tuple(self.ranks.place(array, REPLICATED) for array in pieces)
 
     def _place(self, arrays: dict[str, np.ndarray]) -> Arrays:
         return {name: self.ranks.place(array, BY_RANK) for name, array in arrays.items()}
 
     def _counter(self, number: int) -> jax.Array:
-        return self._replicated(np.array(number, np.int32))
+        return self.ranks.place(np.array(number, np.int32), REPLICATED)
 
 
 def abstract(tree: Any) -> Any:

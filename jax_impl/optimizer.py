@@ -5,6 +5,8 @@ stock optimizer. Must not: read a constant from elsewhere than their arguments. 
 `torch_impl/optimizer.py`.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
@@ -12,9 +14,9 @@ from spec.edits import Constants
 from spec.edits.step import BEFORE_CORRECTION, DECOUPLED, INSIDE_ROOT, L2, WITHOUT_LR
 
 
-def global_norm(grads: jax.Array) -> jax.Array:
-    """The 2-norm of all gradients, one flat array, in their own dtype, 0-dim."""
-    return jnp.sqrt(jnp.sum(grads * grads))
+def global_norm(grads: Any) -> jax.Array:
+    """The 2-norm of all gradients, a few flat arrays, in their own dtype, 0-dim."""
+    return jnp.sqrt(sum(jnp.sum(grad * grad) for grad in jax.tree.leaves(grads)))
 
 
 def clip_coefficient(norm: jax.Array, max_norm: float | None, eps: float) -> jax.Array:

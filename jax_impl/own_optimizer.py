@@ -18,10 +18,11 @@ import optax
 
 from jax_impl.memory import Arena, TrainState
 from jax_impl.parallel import REPLICATED
+from jax_impl.xla.layout import Pieces
 from spec.errors import RuleError
 
 Make = Callable[[], optax.GradientTransformation]
-Update = Callable[[TrainState, jax.Array], tuple[TrainState, jax.Array]]
+Update = Callable[[TrainState, Pieces], tuple[TrainState, jax.Array]]
 """(state, clipped gradients, flat) -> (state after the update, learning rate), inside a trace."""
 
 
@@ -33,9 +34,11 @@ def own_update(make: Make, arena: Arena) -> Update:
     """
     optimizer, layout = _made(make), arena.layout
 
-    def update(state: TrainState, clipped: jax.Array) -> tuple[TrainState, jax.Array]:
+    def update(state: TrainState, clipped: Pieces) -> tuple[TrainState, jax.Array]:
         params = layout.split(state.params)
-        grads = layout.split(clipped.astype(state.params.dtype))
+        grads = layout.split(
+            tuple(grad.astype(param.dtype) for grad, param in zip(clipped, state.params, strict=True))
+        )
         updates, after = optimizer.update(grads, state.own, params)
         new = optax.apply_updates(params, updates)
         # Transformations compute in float32 here and there; what a step gives back is what it took.

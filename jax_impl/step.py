@@ -26,22 +26,23 @@ from jax_impl.optimizer import adamw, clip_coefficient, global_norm
 from jax_impl.own_optimizer import own_update
 from jax_impl.promote import through
 from jax_impl.runtime import matmul_precision
+from jax_impl.xla.layout import Pieces
 from spec.edits import Constants, device_table
 from spec.run import Problem
 
 Batch = dict[str, jax.Array]
 """One rank's rows on the device."""
 
-Step = Callable[[Any, Batch], tuple[Any, jax.Array, dict[str, jax.Array]]]
+Step = Callable[[Any, Batch], tuple[Any, jax.Array, dict[str, Pieces]]]
 """(state, batch) -> (state, metrics, gradients by phase). Metrics are this rank's row of `METRICS`, (1, 6).
-Gradients are flat, for whoever observes, and cost nothing where they are left out of a compiled program."""
+Gradients are for whoever observes, and cost nothing where they are left out of a compiled program."""
 
 
 class Sums(NamedTuple):
     """What is summed over micro-batches and then over ranks, all of it in the accumulate dtype."""
 
     grads: Any
-    """Of each parameter by name; one flat array once they are to be reduced."""
+    """Of each parameter by name; a few flat arrays once they are to be reduced."""
     loss: jax.Array
     tokens: jax.Array
 
@@ -71,20 +72,21 @@ def make_step(side: Side, problem: Problem, constants: Constants, arena: Arena) 
             (loss_sum, (count, after)), grads = through(jax.value_and_grad(loss, has_aux=True))(working)
         return cast(Sums(grads, loss_sum, count), profile.accumulate), after
 
-    def step(state: TrainState, batch: Batch) -> tuple[TrainState, jax.Array, dict[str, jax.Array]]:
+    def step(state: TrainState, batch: Batch) -> tuple[TrainState, jax.Array, dict[str, Pieces]]:
         # One rounding a step: every use in every micro-batch reads this copy.
         working = ranks.own(cast(layout.split(state.params), profile.compute))
         own_buffers = jax.tree.map(lambda buffer: buffer[0], state.buffers)
         begin = ranks.own(_no_sums(working, profile.accumulate)), own_buffers
         parts = jax.tree.map(lambda rows: rows.reshape(problem.micro_batches, -1, *rows.shape[1:]), batch)
         own_sums, own_buffers = _over_parts(partial(part_sums, working), begin, parts)
-        sums = ranks.all_reduce(own_sums._replace(grads=layout.flatten(own_sums.grads)))
+        *alone, together = layout.flatten(own_sums.grads)
+        *alone, sums = ranks.all_reduce(*alone, own_sums._replace(grads=together))
 
         loss = sums.loss / sums.tokens
-        grads = sums.grads / sums.tokens
+        grads = tuple(grad / sums.tokens for grad in (*alone, sums.grads))
         norm = global_norm(grads)
         clip = clip_coefficient(norm, constants.max_norm, constants.clip_eps)
-        clipped = grads * clip
+        clipped = tuple(grad * clip for grad in grads)
         finite = jnp.isfinite(loss) & jnp.isfinite(norm)
 
         updated, lr = update(state, clipped)
@@ -101,16 +103,18 @@ def make_step(side: Side, problem: Problem, constants: Constants, arena: Arena) 
 
 def _adamw_update(
     arena: Arena, problem: Problem, constants: Constants
-) -> Callable[[TrainState, jax.Array], tuple[TrainState, jax.Array]]:
+) -> Callable[[TrainState, Pieces], tuple[TrainState, jax.Array]]:
     """(state, clipped gradients) -> (state after the update, learning rate of the table)."""
     table = device_table(problem, constants)
 
-    def update(state: TrainState, clipped: jax.Array) -> tuple[TrainState, jax.Array]:
+    def update(state: TrainState, clipped: Pieces) -> tuple[TrainState, jax.Array]:
         lr, correction1, correction2 = jnp.asarray(table)[jnp.minimum(state.applied, len(table) - 1)]
-        moments, decayed = (state.m, state.v), arena.layout.decayed()
-        params, m, v = adamw(
-            state.params, clipped, *moments, lr, correction1, correction2, constants, decayed
-        )
+        pieces = zip(state.params, clipped, state.m, state.v, arena.layout.decayed(), strict=True)
+        updated = [
+            adamw(param, grad, m, v, lr, correction1, correction2, constants, decayed)
+            for param, grad, m, v, decayed in pieces
+        ]
+        params, m, v = zip(*updated, strict=True)
         return replace(state, params=params, m=m, v=v), lr
 
     return update

@@ -118,7 +118,7 @@ class Trainer:
         else:
             own_table = jax_table(table, self.side.links) if self.side.links else table
             module = arranged(self.side.build(), self._options)
-            self.state = arena = Arena(module, own_table, problem.profile, self.ranks)
+            self.state = arena = Arena(module, own_table, problem.profile, self.ranks, self._options.apart)
             arena.links = self.side.links
             vocab = None if side else getattr(problem.sizes, "vocab", None)
             self.stage = packed = PackedStage(self.ranks, vocab)

@@ -19,7 +19,8 @@ COMMAND_BUFFERS = {
 WORDS = (
     "off, collectives, while or all (command buffers), min1 (command buffers of one operation too), "
     "concurrent (independent operations of one at once), "
-    "kN (N steps a launch), remat (recompute each layer in backward), scan (one loop over the layers)"
+    "kN (N steps a launch), remat (recompute each layer in backward), scan (one loop over the layers), "
+    "apart (every matrix an array of its own)"
 )
 
 
@@ -35,6 +36,8 @@ class JitOptions:
     """Let independent operations of a command buffer run at once."""
     remat: bool = False
     scan_layers: bool = False
+    apart: bool = False
+    """Every matrix of the state is an array of its own: the device copies less, the host launches more."""
 
 
 def jit_options(mode: str) -> JitOptions:
@@ -58,7 +61,7 @@ def _option(word: str, mode: str) -> tuple[str, str | int | bool]:
         return "command_buffers", word
     if word == "min1":
         return "smallest_buffer", 1
-    if word in ("remat", "scan", "concurrent"):
+    if word in ("remat", "scan", "concurrent", "apart"):
         return {"scan": "scan_layers"}.get(word, word), True
     if word[:1] == "k" and word[1:].isdecimal() and int(word[1:]) > 1:
         return "steps_per_launch", int(word[1:])

@@ -1,62 +1,79 @@
-"""Many arrays as one flat array and back; PyTorch's flat memory is in `torch_impl/memory.py`.
+"""Many arrays as a few flat ones and back; PyTorch's flat memory is in `torch_impl/memory.py`.
 
 A program pays the host for every argument and result: on an H200, a step of 230 arrays took 1.5 ms to launch
-and one of 4 took 0.5 ms (`benchmarks/results/jax_step`). Decayed parameters come first, so that where an
-element lies says whether it decays. Must not: compute, or change an order once made.
+and one of 4 took 0.5 ms (`benchmarks/results/jax_step`), so all parameters are one array. To put gradients
+together and take weights apart costs the device two copies, which with a large model take longer than a
+launch; there every matrix can be an array of its own. Must not: compute, or change an order once made.
 """
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from spec.params import ParamSpec
 
+Pieces = tuple[Any, ...]
+"""The flat arrays that hold all parameters, or one array for each of these, in the layout's order."""
+
 
 class Layout:
-    """Where each parameter lies in a flat array.
+    """Which parameters lie together in a flat array, and where.
 
     Args:
-      rows: the parameters.
+      rows: the parameters. Decayed ones come first, so that where an element lies says whether it decays.
       shapes: shape of each, in this framework's layout.
+      apart: every decayed parameter is an array of its own, and the rest one together; else all are one.
     """
 
-    def __init__(self, rows: Sequence[ParamSpec], shapes: Mapping[str, tuple[int, ...]]) -> None:
-        self.names = tuple(row.name for row in sorted(rows, key=lambda row: not row.decayed))
+    def __init__(
+        self, rows: Sequence[ParamSpec], shapes: Mapping[str, tuple[int, ...]], apart: bool = False
+    ) -> None:
         self.shapes = dict(shapes)
-        self._places: dict[str, tuple[int, int]] = {}
-        start = 0
-        for name in self.names:
-            size = math.prod(self.shapes[name])
-            self._places[name] = start, start + size
-            start += size
-        self.size = start
-        self.num_decayed = sum(math.prod(shapes[row.name]) for row in rows if row.decayed)
+        decayed = [row.name for row in rows if row.decayed]
+        rest = [row.name for row in rows if not row.decayed]
+        pieces = [*([name] for name in decayed), rest] if apart else [[*decayed, *rest]]
+        self.pieces = tuple(tuple(names) for names in pieces if names)
+        """Names of each flat array, in the order in which they lie in it."""
+        self.sizes = tuple(sum(self._size(name) for name in names) for names in self.pieces)
+        """Elements of each flat array."""
+        self._num_decayed = [
+            sum(self._size(name) for name in names if name in set(decayed)) for names in self.pieces
+        ]
 
-    def flatten(self, arrays: Mapping[str, Any]) -> Any:
-        """One flat array; a NumPy array where all of them are."""
-        if all(isinstance(array, np.ndarray) for array in arrays.values()):
-            return np.concatenate([arrays[name].ravel() for name in self.names])
-        return jnp.concatenate([arrays[name].ravel() for name in self.names])
+    def flatten(self, arrays: Mapping[str, Any]) -> Pieces:
+        """The flat arrays; NumPy's where all are."""
+        host = all(isinstance(array, np.ndarray) for array in arrays.values())
+        together = np.concatenate if host else jnp.concatenate
+        return tuple(together([arrays[name].ravel() for name in names]) for names in self.pieces)
 
-    def gather(self, arrays: Iterable[tuple[str, np.ndarray]], dtype: Any) -> np.ndarray:
-        """One flat array on the host of arrays that come one by one, by name, so that none is held twice."""
-        flat_N = np.empty(self.size, dtype)
+    def gather(self, arrays: Iterable[tuple[str, np.ndarray]], dtype: Any) -> Pieces:
+        """Flat arrays on the host of arrays that come one by one, by name, so that none is held twice."""
+        pieces = tuple(np.empty(size, dtype) for size in self.sizes)
+        views = self.split(pieces)
         for name, array in arrays:
-            start, stop = self._places[name]
-            flat_N[start:stop] = array.ravel()
-        return flat_N
+            views[name][...] = array
+        return pieces
 
-    def split(self, flat_N: Any) -> dict[str, Any]:
-        """The arrays of a flat one by name, in their shapes; views where it is a NumPy array."""
-        return {
-            name: flat_N[start:stop].reshape(self.shapes[name])
-            for name, (start, stop) in self._places.items()
-        }
+    def split(self, pieces: Pieces) -> dict[str, Any]:
+        """The arrays of flat ones by name, in their shapes; views where they are NumPy's."""
+        found = {}
+        for names, flat_N in zip(self.pieces, pieces, strict=True):
+            start = 0
+            for name in names:
+                stop = start + self._size(name)
+                found[name] = flat_N[start:stop].reshape(self.shapes[name])
+                start = stop
+        return found
 
-    def decayed(self) -> jax.Array:
-        """Which elements decay, inside a trace: (N,), bool."""
-        return jnp.arange(self.size) < self.num_decayed
+    def decayed(self) -> Pieces:
+        """Which elements of each flat array decay, inside a trace: (N,), bool, or one bool for all."""
+        return tuple(
+            jnp.arange(size) < count if 0 < count < size else bool(count)
+            for size, count in zip(self.sizes, self._num_decayed, strict=True)
+        )
+
+    def _size(self, name: str) -> int:
+        return math.prod(self.shapes[name])

@@ -83,7 +83,7 @@ def test_looking_at_gradients_changes_nothing() -> None:
     train(looked, 1)
     train(plain, 1)
     assert_equal_bits(looked.export(STATE), plain.export(STATE))
-    assert np.asarray(after.params).tobytes() == np.asarray(looked.state.train_state.params).tobytes()
+    assert np.asarray(after.params[0]).tobytes() == np.asarray(looked.state.train_state.params[0]).tobytes()
 
 
 @pytest.mark.parametrize(("precision", "tolerance"), [("f64", 1e-13), ("strict", 2e-6)])

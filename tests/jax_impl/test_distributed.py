@@ -62,6 +62,7 @@ def passes(tmp_path_factory) -> Path:
             two("refused", problem=mlp_problem(), batches=str(root / "bad"), observe=state),
             two("stock", problem=mlp_problem(micro_batches=2), mode="baseline:jit", observe=("grad@0",)),
             two("ours", problem=mlp_problem(micro_batches=2), observe=("grad@0",)),
+            two("apart", problem=mlp_problem(micro_batches=2), mode="jit:apart"),
             two("time", "time", problem=mlp_problem(), timing=timing),
         ]
     )
@@ -123,6 +124,12 @@ def test_every_gradient_is_reduced_once_outside_of_the_loop(passes) -> None:
     assert capture["state_bytes_in_place"] == 3 * 4 * manifest["facts"]["num_params"] + 2 * 4
     observation = manifest_of(passes / "ours")["reasons"]["observation"]
     assert observation.endswith("equal to the bit, at steps [0]")
+
+
+def test_matrices_apart_are_reduced_once_too(passes) -> None:
+    manifest = manifest_of(passes / "apart")
+    assert manifest["capture"]["elements_reduced"] == manifest["facts"]["num_params"] + 2
+    assert losses_of(passes / "apart") == pytest.approx(losses_of(passes / "ours"), rel=2e-6)
 
 
 def test_a_reduction_inside_the_loop_is_caught() -> None:
