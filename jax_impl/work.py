@@ -26,6 +26,7 @@ from spec.weights import load_tensors
 from spec.worker import lockstep
 from spec.worker.checkpoints import Checkpoints, resume
 from spec.worker.manifest import Manifest, write_digest
+from spec.worker.start import Start
 from spec.worker.steps import StepLines
 
 PREPARED_BATCHES = 4
@@ -124,8 +125,10 @@ def _launches(job: Job, trainer: Trainer) -> Iterator[list[int]]:
 
 
 def _time(job: Job, trainer: Trainer) -> None:
-    """Warm-up, windows of back-to-back steps, then single calls on an idle device: `windows.jsonl`."""
+    """Warm-up, the first state put back, windows of back-to-back steps, then single calls on an idle device:
+    `windows.jsonl`."""
     timing, problem, ranks = job.timing, job.spec.problem, trainer.ranks
+    start = Start(job, trainer)
     prepared = Feed(open_source(problem, job.batches), problem, ranks, cycle=PREPARED_BATCHES)
     # Two launches at least: a window reads the metrics of the one before.
     for _ in range(max(2, timing.warmup_steps // trainer.steps_per_launch)):
@@ -133,8 +136,10 @@ def _time(job: Job, trainer: Trainer) -> None:
         _launch(trainer, _stage(trainer, many), len(many))
     windows = Path(job.out) / "windows.jsonl" if ranks.rank == 0 else Path(os.devnull)
     with record.Lines(windows) as lines:
+        lines.write(start.put_back())
         for _ in range(timing.windows):
-            lines.write({"kind": "window", **_window(trainer, prepared, timing.steps_per_window)})
+            window = _window(trainer, prepared, timing.steps_per_window)
+            lines.write({"kind": "window", **window, "ended": time.time()})
         for _ in range(timing.calls):
             lines.write({"kind": "dispatch", "us": _dispatch_us(trainer, prepared)})
         if trainer.compiled and "launch_us" not in trainer.compiled.reasons:

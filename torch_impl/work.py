@@ -17,6 +17,7 @@ from spec.weights import load_tensors
 from spec.worker import lockstep
 from spec.worker.checkpoints import Checkpoints, resume
 from spec.worker.manifest import Manifest, write_digest
+from spec.worker.start import Start
 from spec.worker.steps import StepLines
 from torch_impl import runtime
 from torch_impl.describe import describe
@@ -97,17 +98,21 @@ def _run(job: Job, trainer: Trainer, observer: Observer) -> None:
 
 
 def _time(job: Job, trainer: Trainer) -> None:
-    """Warm-up, windows of back-to-back steps, then single calls on an idle device: `windows.jsonl`."""
+    """Warm-up, the first state put back, windows of back-to-back steps, then single calls on an idle device:
+    `windows.jsonl`."""
     timing, problem, ranks = job.timing, job.spec.problem, trainer.ranks
+    start = Start(job, trainer)
     prepared = Feed(open_source(problem, job.batches), problem, ranks, cycle=PREPARED_BATCHES)
     # Two at least: a window reads the metrics of the step before.
     for _ in range(max(2, timing.warmup_steps)):
         trainer.step(prepared.rows(trainer.num_steps))
     windows = Path(job.out) / "windows.jsonl" if ranks.rank == 0 else Path(os.devnull)
     with record.Lines(windows) as lines:
+        lines.write(start.put_back())
         for _ in range(timing.windows):
             wall_s = _window_s(trainer, prepared, timing.steps_per_window)
-            lines.write({"kind": "window", "steps": timing.steps_per_window, "wall_s": wall_s})
+            window = {"kind": "window", "steps": timing.steps_per_window, "wall_s": wall_s}
+            lines.write(window | {"ended": time.time()})
         for _ in range(timing.calls):
             lines.write({"kind": "dispatch", "us": _dispatch_us(trainer, prepared)})
         if trainer.compiled and "launch_us" not in trainer.compiled.reasons:

@@ -159,7 +159,7 @@ def test_the_stock_step_agrees_with_ours(passes) -> None:
 
 def test_rank_0_alone_writes_samples(passes) -> None:
     kinds = [sample["kind"] for sample in record.read_lines(passes / "time" / "windows.jsonl")]
-    assert kinds == ["window"] * 2 + ["dispatch"] * 2 + ["launch"] * 2 + ["memory"]
+    assert kinds == ["start"] + ["window"] * 2 + ["dispatch"] * 2 + ["launch"] * 2 + ["memory"]
 
 
 def test_one_ranks_error_ends_all_and_is_named(tmp_path) -> None:

@@ -80,7 +80,8 @@ def test_bf16_trains_in_place_and_is_timed(tmp_path) -> None:
     assert capture["command_buffers"]["command_buffers"] >= 1
     assert capture["command_buffers"]["thunks_in"] > capture["command_buffers"]["thunks_out"]
     samples = list(record.read_lines(tmp_path / "time" / "windows.jsonl"))
-    assert [s["kind"] for s in samples] == ["window"] * 2 + ["dispatch"] * 5 + ["launch"] * 5 + ["memory"]
+    kinds = ["start"] + ["window"] * 2 + ["dispatch"] * 5 + ["launch"] * 5 + ["memory"]
+    assert [s["kind"] for s in samples] == kinds
     assert samples[-1]["peak_mem_bytes"] > 0
 
 

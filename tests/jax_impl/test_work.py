@@ -146,10 +146,11 @@ def test_lockstep_is_one_step_from_the_state(passes) -> None:
 def test_time_writes_raw_samples(passes) -> None:
     samples = list(record.read_lines(passes / "time" / "windows.jsonl"))
     assert [sample["kind"] for sample in samples] == (
-        ["window"] * 3 + ["dispatch"] * 5 + ["launch"] * 5 + ["memory"]
+        ["start"] + ["window"] * 3 + ["dispatch"] * 5 + ["launch"] * 5 + ["memory"]
     )
-    assert all(sample["steps"] == 4 and sample["wall_s"] > 0 for sample in samples[:3])
-    assert all(sample["us"] > 0 for sample in samples[3:13])
+    assert samples[0]["initial"] is True
+    assert all(sample["steps"] == 4 and sample["wall_s"] > 0 for sample in samples[1:4])
+    assert all(sample["us"] > 0 for sample in samples[4:14])
     assert samples[-1]["peak_mem_bytes"] is None
     assert samples[-1]["reason"]
     assert json.loads((passes / "time" / "digest.rank0.json").read_text())["step"] == 2 + 3 * 4 + 5 + 5
@@ -160,7 +161,7 @@ def test_a_mode_without_one_launch_writes_no_launch_samples(tmp_path) -> None:
     asked = job(tmp_path / "time", "time", problem=mlp_problem(), mode="nojit", timing=timing)
     assert work(asked) == 0
     kinds = [sample["kind"] for sample in record.read_lines(tmp_path / "time" / "windows.jsonl")]
-    assert kinds == ["window", "dispatch", "memory"]
+    assert kinds == ["start", "window", "dispatch", "memory"]
     assert "many calls" in manifest_of(tmp_path / "time")["reasons"]["launch_us"]
 
 

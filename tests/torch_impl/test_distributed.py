@@ -173,7 +173,7 @@ def test_ddp_takes_the_mean_over_all_tokens(passes, name) -> None:
 
 def test_rank_0_alone_writes_samples(passes) -> None:
     kinds = [sample["kind"] for sample in record.read_lines(passes / "time" / "windows.jsonl")]
-    assert kinds == ["window"] * 2 + ["dispatch"] * 2 + ["memory"]
+    assert kinds == ["start"] + ["window"] * 2 + ["dispatch"] * 2 + ["memory"]
     manifest = json.loads((passes / "time" / "manifest.json").read_text())
     assert manifest["facts"]["world_size"] == 2
 

@@ -160,9 +160,12 @@ def test_lockstep_is_one_step_from_the_state(passes) -> None:
 
 def test_time_writes_raw_samples(passes) -> None:
     samples = list(record.read_lines(passes / "time" / "windows.jsonl"))
-    assert [sample["kind"] for sample in samples] == ["window"] * 3 + ["dispatch"] * 5 + ["memory"]
-    assert all(sample["steps"] == 4 and sample["wall_s"] > 0 for sample in samples[:3])
-    assert all(sample["us"] > 0 for sample in samples[3:8])
+    assert [sample["kind"] for sample in samples] == ["start"] + ["window"] * 3 + ["dispatch"] * 5 + [
+        "memory"
+    ]
+    assert samples[0]["initial"] is True
+    assert all(sample["steps"] == 4 and sample["wall_s"] > 0 for sample in samples[1:4])
+    assert all(sample["us"] > 0 for sample in samples[4:9])
     assert samples[-1]["peak_mem_bytes"] is None
     assert samples[-1]["reason"]
     assert manifest_of(passes / "time")["reasons"]["launch_us"]
