@@ -24,8 +24,8 @@ _TABLE = (
         "ms",
         "Wall time from a fence before a window of back-to-back steps to a fence after it, divided by the "
         "steps of the window; a fence waits until the devices of the process are idle. The median over "
-        "windows, the first of which begins with the state before warm-up. Rows are made before the window; putting them on the device and reading metrics are "
-        "inside.",
+        "windows, the first of which begins with the state before warm-up. Rows are made before the "
+        "window; putting them on the device and reading metrics are inside.",
     ),
     Figure(
         "launch_us",

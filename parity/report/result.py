@@ -12,12 +12,12 @@ import msgspec
 from msgspec import Struct, field
 
 from parity.report.causes import Explanation, Power
+from parity.report.speeds import Against, Invocation, Ratio, SpeedVerdict, SpeedWarning, Spread, Sweep
 from spec import record
 
 SCHEMA_VERSION = 1
 
 Verdict = Literal["SAME", "DIFFERENT", "INCONCLUSIVE", "NOT_COMPARABLE", "FAILED"]
-SpeedVerdict = Literal["FASTER", "SLOWER", "SAME", "AMBIGUOUS"]
 DivergenceClass = Literal["semantics", "precision", "unmatched", "state"]
 
 
@@ -226,17 +226,6 @@ class Handoff(Struct, kw_only=True):
     stretches: list[Stretch]
 
 
-class Spread(Struct, kw_only=True):
-    """Raw samples summed up."""
-
-    n: int
-    median: float
-    p10: float
-    p90: float
-    mad: float
-    """Median of the absolute deviations from the median."""
-
-
 class SideSpeed(Struct, kw_only=True):
     """The figures of one side in one mode; defined in `spec/measure.py`."""
 
@@ -255,15 +244,6 @@ class SideSpeed(Struct, kw_only=True):
     compile_s: float | None
     capture_s: float | None
     reasons: dict[str, str]
-
-
-class Ratio(Struct, kw_only=True):
-    """A ratio of two medians with its 95 % interval."""
-
-    median: float
-    ci95: list[float]
-    passes: list[float]
-    """The ratio of each pair of passes, in the order they were run."""
 
 
 class Speed(Struct, kw_only=True):
@@ -297,6 +277,14 @@ class BenchRow(Struct, kw_only=True):
     """Its step_ms / that of the side's first mode; null for that mode itself."""
     steps: int
     """Steps that it made in all passes without a failure."""
+    batch: int | None = None
+    """Rows of a step over all devices."""
+    invocation: int = 1
+    """The call of `parity bench` that measured it; ratios are formed within one, and within one batch."""
+    ratio_to_peer: Ratio | None = None
+    """Its step_ms / that of `peer`; null for the peer itself, and where no baseline was timed with it."""
+    peer: str | None = None
+    """The mode of the fastest baseline of the same side, invocation and batch."""
 
 
 class PairRecord(Struct, kw_only=True):
@@ -388,6 +376,14 @@ class Result(Struct, kw_only=True):
     """What `parity explain` found about this run, the last time; null where it was not asked."""
     power: Power | None = None
     """Which mistakes `parity power` found that this run would have caught; null where it was not asked."""
+    warnings: list[SpeedWarning] = []
+    """What makes the figures of speed worth less than they look, and what to do about it."""
+    invocations: list[Invocation] = []
+    """The calls of `parity bench` that measured into this run; empty for other commands."""
+    sweep: Sweep | None = None
+    """A benchmark over several batches; null where none was asked for."""
+    against: Against | None = None
+    """The speed of a saved run beside this one's; null where none was named."""
 
 
 def to_json(result: Struct) -> str:

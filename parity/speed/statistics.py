@@ -3,11 +3,12 @@
 The rule of the verdict (`RULE`) is written down before anything is measured. Must not: read files.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from parity.report.result import Ratio, SpeedVerdict, Spread
+from parity.report.speeds import Ratio, SpeedVerdict, Spread
 
 SAME_WITHIN = 0.02
 """Sides closer than this are the same: machines of one kind differ by more."""
@@ -21,6 +22,8 @@ RULE = (
 
 _DRAWS = 2000
 _SEED = 20240229
+_HOPELESS = 100
+"""Times as many windows: nobody measures so many."""
 
 
 def spread(samples: Sequence[float]) -> Spread | None:
@@ -38,11 +41,14 @@ def spread(samples: Sequence[float]) -> Spread | None:
     )
 
 
-def ratio(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]) -> Ratio | None:
-    """The ratio of the medians of a and b with its interval (see `RULE`).
+def ratio(
+    a: Sequence[Sequence[float]], b: Sequence[Sequence[float]], percentile: float = 50.0
+) -> Ratio | None:
+    """The ratio of the medians of a and b with its interval and what it says (see `RULE`).
 
     Args:
       a: the samples of each pass, in the order the passes were run; likewise b.
+      percentile: what is compared in place of the medians.
 
     Returns:
       None where a side has no samples.
@@ -50,21 +56,30 @@ def ratio(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]) -> Ratio |
     a, b = [samples for samples in a if len(samples)], [samples for samples in b if len(samples)]
     if not a or not b:
         return None
-    generator = np.random.default_rng(_SEED)
-    drawn = _drawn_medians(a, generator) / _drawn_medians(b, generator)
-    low, high = np.percentile(drawn, [2.5, 97.5])
-    passes = [float(np.median(one) / np.median(other)) for one, other in zip(a, b, strict=False)]
-    return Ratio(
-        median=float(np.median(np.concatenate(a)) / np.median(np.concatenate(b))),
-        ci95=[float(min(low, *passes)), float(max(high, *passes))],
+    drawn = draw(a, percentile, _SEED) / draw(b, percentile, _SEED + 1)
+    low, high = (float(bound) for bound in np.percentile(drawn, [2.5, 97.5]))
+
+    def quotient(one: Sequence[float], other: Sequence[float]) -> float:
+        return float(np.percentile(one, percentile) / np.percentile(other, percentile))
+
+    passes = [quotient(one, other) for one, other in zip(a, b, strict=False)]
+    found = Ratio(
+        median=quotient(np.concatenate(a), np.concatenate(b)),
+        ci95=[min(low, *passes), max(high, *passes)],
         passes=passes,
     )
+    found.verdict = verdict(found)
+    if found.verdict == "AMBIGUOUS":
+        windows = min(sum(map(len, a)), sum(map(len, b)))
+        found.settle = settle(found.median, (low, high), passes, windows)
+    return found
 
 
-def _drawn_medians(passes: list[Sequence[float]], generator: np.random.Generator) -> np.ndarray:
-    """Medians over all passes of `_DRAWS` resamplings, each pass resampled within itself."""
+def draw(passes: Sequence[Sequence[float]], percentile: float, seed: int) -> np.ndarray:
+    """A percentile over all passes in each of `_DRAWS` resamplings, each pass resampled within itself."""
+    generator = np.random.default_rng(seed)
     drawn = [generator.choice(np.asarray(samples), (_DRAWS, len(samples))) for samples in passes]
-    return np.median(np.concatenate(drawn, axis=1), axis=1)
+    return np.percentile(np.concatenate(drawn, axis=1), percentile, axis=1)
 
 
 def verdict(ratio: Ratio) -> SpeedVerdict:
@@ -77,3 +92,34 @@ def verdict(ratio: Ratio) -> SpeedVerdict:
     if low >= 1 - SAME_WITHIN and high <= 1 + SAME_WITHIN:
         return "SAME"
     return "AMBIGUOUS"
+
+
+def settle(median: float, drawn: tuple[float, float], passes: Sequence[float], windows: int) -> str:
+    """What would make an ambiguous ratio clear, at the spread that was seen.
+
+    Args:
+      drawn: the bootstrap interval, before pairs of passes widened it.
+      windows: of the side that has fewer.
+    """
+    lower, upper = 1 - SAME_WITHIN, 1 + SAME_WITHIN
+    if median > upper:
+        want, half = median - upper, median - drawn[0]
+        apart = [one for one in passes if one <= upper]
+    elif median < lower:
+        want, half = lower - median, drawn[1] - median
+        apart = [one for one in passes if one >= lower]
+    else:
+        want, half = min(median - lower, upper - median), max(median - drawn[0], drawn[1] - median)
+        apart = [one for one in passes if not lower <= one <= upper]
+    if apart:
+        return (
+            f"pairs of passes give {min(passes):.3f} to {max(passes):.3f}, two launches of one program differ "
+            "so much: more windows will not help, a quieter machine may"
+        )
+    if half >= math.sqrt(_HOPELESS) * want:
+        return (
+            f"the ratio {median:.3f} lies too near to {lower:g} or {upper:g} to be settled by more windows: "
+            "take the two as about equal, or measure on a quieter machine"
+        )
+    more = math.ceil(windows * max((half / want) ** 2, 1.0) - windows) + 1
+    return f"about {more} more windows a side at the spread seen (it has {windows})"

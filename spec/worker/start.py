@@ -30,8 +30,8 @@ class Start:
     def put_back(self) -> dict[str, Any]:
         """Puts the state back and reads it again: the `start` record of `windows.jsonl`.
 
-        `initial` is whether every bit is as it was before warm-up; null, with the reason, where an optimizer of
-        the user's own holds a state that is not known.
+        `initial` is whether every bit is as it was before warm-up; null, with the reason, where an optimizer
+        of the user's own holds a state that is not known.
         """
         if self._own:
             reason = "the optimizer is the user's own, and so is its state: timed steps follow the warm-up"
