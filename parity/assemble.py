@@ -4,7 +4,7 @@ Must not: start anything or print.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,10 @@ from parity.report.result import (
     SideCurve,
     Speed,
 )
+from parity.report.speeds import SpeedWarning
 from parity.session import Held
-from parity.speed import statistics
+from parity.speed import conditions, statistics
+from parity.speed import warnings as speed_warnings
 from parity.speed.figures import TimePass, side_speed
 from spec import codec, record
 from spec.environment import describe_environment
@@ -33,8 +35,12 @@ _CURVE_POINTS = 10
 """Steps of a side that a result and the table of one side show, beside the last."""
 
 
-def write_run(folder: Path, plan: Plan, argv: Sequence[str]) -> None:
-    """`run.json`: the spec, the command line and what surrounds the run."""
+def write_run(folder: Path, plan: Plan, argv: Sequence[str], declared: Mapping[str, Any] = {}) -> None:
+    """`run.json`: the spec, the command line and what surrounds the run.
+
+    Args:
+      declared: what else is laid down before anything is measured.
+    """
     content = {
         "argv": list(argv),
         "spec": codec.to_dict(plan.spec),
@@ -43,6 +49,7 @@ def write_run(folder: Path, plan: Plan, argv: Sequence[str]) -> None:
         "resumed": {side: str(path) for side, path in plan.start.checkpoints.items()},
         "handoff": [stretch.first for stretch in plan.handoff[1:]],
         "environment": describe_environment(),
+        **declared,
     }
     record.write_json(folder / "run.json", content)
 
@@ -141,6 +148,17 @@ def speed(held: Sequence[Held]) -> Speed | None:
         rule=statistics.RULE,
         reasons=reasons,
     )
+
+
+def warnings(held: Sequence[Held], folder: Path) -> list[SpeedWarning]:
+    """What makes the figures of `speed` worth less than they look."""
+    seen = conditions.read(folder / "launches")
+    found = list(speed_warnings.of_machine(seen))
+    for side in SIDES:
+        own = [TimePass(Path(job.out)) for job in finished(held, "time") if _is_own(job, side)]
+        if own:
+            found += speed_warnings.of_contender(f"{side} {own[0].job.mode}", own, seen)
+    return found
 
 
 def _is_own(job: Job, side: str) -> bool:

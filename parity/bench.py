@@ -1,25 +1,29 @@
-"""`parity bench`: our own step beside baseline steps, every contender twice, in order and in reverse."""
+"""`parity bench`: our own step beside baseline steps, every contender twice, in order and in reverse.
+
+One call measures one block of contenders, or with `--sweep` one for each batch; `--into` adds further blocks
+to the folder of an earlier call. The result is put together anew from all of them.
+"""
 
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
-from parity import assemble, turns
+from parity import against, assemble, bench_blocks, bench_rows, folders, sweep, turns
 from parity.beginning import begin
+from parity.bench_blocks import Block, Call
+from parity.contenders import Contender, contenders
 from parity.options import Bench
-from parity.plan import Plan, make_plan, parse_baselines, parse_modes
+from parity.plan import Plan, make_plan
 from parity.progress import Progress
 from parity.report import deliver
-from parity.report.result import SCHEMA_VERSION, BenchRow, Result
+from parity.report.result import SCHEMA_VERSION, BenchRow, LaunchRecord, Result, Speed
 from parity.session import Held, hold
-from parity.speed import statistics
-from parity.speed.figures import TimePass, side_speed
+from parity.sweep import Axis
 from parity.training import TIMING
+from spec.environment import describe_environment
 from spec.errors import ExitCode, RuleError
 from spec.job import Timing
-
-Contender = tuple[str, str]
-"""A side and the mode of its step."""
 
 
 def bench(options: Bench, argv: Sequence[str]) -> ExitCode:
@@ -30,62 +34,127 @@ def bench(options: Bench, argv: Sequence[str]) -> ExitCode:
     """
     started, progress = time.monotonic(), Progress()
     plan = make_plan(options)
-    contenders = _contenders(plan, options)
-    timing = _timing(plan, options)
+    chosen, notes = contenders(plan, options)
+    timing, axis = _timing(plan, options), sweep.parse(options.sweep, plan)
     deliver.check_target(options.json)
-    folder, settled = begin(plan, options, argv, progress)
-    if settled.refusals:
-        raise RuleError(
-            "The models of a pair correspond, tensor by tensor.",
-            "; ".join(settled.refusals[:4]),
-            f"parity run {options.preset} lists all of them",
-        )
-    plan = settled.plan
-    held = hold(plan, turns.timed(plan, folder, contenders, timing), folder, progress)
-    result = _result(plan, folder, held, contenders, started)
-    deliver.deliver(result, folder, options.json)
+    saved = None if plan.pair else against.find(options, plan, _into(options))
+    folder, plan = _folder(options, argv, plan, axis, progress)
+    # The size of a pair's models is known from here on.
+    saved = against.find(options, plan, folder) if plan.pair else saved
+    for note in notes:
+        progress.say(note)
+    with ExitStack() as stack:
+        stack.enter_context(bench_blocks.alone(folder))
+        call, held = _measure(options, argv, plan, axis, chosen, timing, folder, progress)
+        result = _result(plan, folder, held, axis, call, started)
+        result.reasons += notes
+        against.add(result, saved, held)
+        deliver.deliver(result, folder, options.json)
     deliver.tell_failures(result.launches, folder)
     return ExitCode(result.exit_code)
 
 
-def _contenders(plan: Plan, options: Bench) -> list[Contender]:
-    """The modes of each side, then its baselines, side by side so that neighbours share a launch."""
-    modes = parse_modes(options.mode, plan.spec.execution.device)
-    ours = [(side, mode) for side in plan.backends for mode in modes[side]]
-    chosen = dict.fromkeys([*ours, *parse_baselines(options.baselines, plan.backends)])
-    return sorted(chosen, key=lambda contender: plan.backends.index(contender[0]))
-
-
 def _timing(plan: Plan, options: Bench) -> Timing:
-    if options.windows < 1 or options.steps_per_window < 1:
+    usual = TIMING[plan.spec.execution.device]
+    warmup = usual.warmup_steps if options.warmup_steps is None else options.warmup_steps
+    if options.windows < 1 or options.steps_per_window < 1 or warmup < 0:
         raise RuleError(
             "A benchmark measures at least one window of one step.",
-            f"--windows {options.windows} --steps-per-window {options.steps_per_window}",
+            f"--windows {options.windows} --steps-per-window {options.steps_per_window}, warm-up {warmup}",
         )
-    usual = TIMING[plan.spec.execution.device]
     return Timing(
-        warmup_steps=usual.warmup_steps,
+        warmup_steps=warmup,
         windows=options.windows,
         steps_per_window=options.steps_per_window,
         calls=usual.calls,
     )
 
 
+def _folder(
+    options: Bench, argv: Sequence[str], plan: Plan, axis: Axis | None, progress: Progress
+) -> tuple[Path, Plan]:
+    """The run folder to measure into, and the plan with what a pair was found to be.
+
+    Raises:
+      RuleError: an earlier run cannot take these measurements, or a pair cannot be used.
+    """
+    declared = axis.declared() if axis else None
+    if options.into is not None:
+        if plan.pair is not None:
+            raise RuleError(
+                "A pair's models are described once for every run.",
+                f"--into {options.into} with a pair",
+                "leave --into out",
+            )
+        folder = _into(options)
+        assert folder is not None
+        bench_blocks.check_goes_on(folder, plan, declared, describe_environment())
+        return folder, plan
+    folder, settled = begin(plan, options, argv, progress, {"sweep": declared})
+    if settled.refusals:
+        raise RuleError(
+            "The models of a pair correspond, tensor by tensor.",
+            "; ".join(settled.refusals[:4]),
+            f"parity run {options.preset} lists all of them",
+        )
+    return folder, settled.plan
+
+
+def _into(options: Bench) -> Path | None:
+    """The folder of an earlier benchmark that is measured into; None for a new one."""
+    return None if options.into is None else folders.find(options.into, Path(options.out))
+
+
+def _measure(
+    options: Bench,
+    argv: Sequence[str],
+    plan: Plan,
+    axis: Axis | None,
+    chosen: list[Contender],
+    timing: Timing,
+    folder: Path,
+    progress: Progress,
+) -> tuple[Call, list[Held]]:
+    """Measures what is asked for and not whole yet; how it ended is written down."""
+    batches = [plan.spec.problem.global_batch]
+    if axis is not None:
+        batches = sweep.left(axis, folder, bench_blocks.calls(folder), chosen)
+        if not batches:
+            raise RuleError(
+                "Something of the sweep is left to measure.",
+                f"{folder.name}: every batch has all of these contenders",
+                "name further --baselines or --mode, or leave --into out",
+            )
+    blocks, order = [], []
+    made = bench_blocks.last_number(folder / "passes", "[0-9]*")
+    for batch in batches:
+        own = turns.timed(sweep.with_batch(plan, batch), folder, chosen, timing, made)
+        names = [Path(job.out).name for turn in own for job in turn.jobs]
+        blocks.append(Block(batch=batch, contenders=chosen, passes=names))
+        order, made = [*order, *own], made + len(names)
+    call = bench_blocks.new_call(folder, argv, timing, describe_environment(), blocks)
+    done = bench_blocks.last_number(folder / "launches", "[0-9]*.log")
+    held = hold(plan, turns.joined(order), folder, progress, done)
+    call.ended = held[-1].ended.how
+    call.write(folder)
+    return call, held
+
+
 def _result(
-    plan: Plan, folder: Path, held: Sequence[Held], contenders: Sequence[Contender], started: float
+    plan: Plan, folder: Path, held: Sequence[Held], axis: Axis | None, call: Call, started: float
 ) -> Result:
     judging = time.monotonic()
     code, message = assemble.failure(held)
-    records = assemble.launches(held)
-    rows = _rows(plan, held, contenders)
-    speed = assemble.speed(held)
+    records, calls = assemble.launches(held), bench_blocks.calls(folder)
+    rows = bench_rows.rows(folder, calls)
+    speed, why_not = _speed(held, axis)
     now = time.monotonic()
     return Result(
         schema_version=SCHEMA_VERSION,
         command="bench",
         verdict="FAILED" if code else None,
         exit_code=int(code),
-        reasons=[*([message] if message else []), *_fastest(rows)],
+        reasons=[*([message] if message else []), *_go_on(folder, held), *_fastest(rows)],
         runs=[assemble.run_ref(folder, plan)],
         curves={},
         numerics=None,
@@ -93,16 +162,41 @@ def _result(
         speed=speed,
         capture=assemble.capture(held),
         bench=rows,
-        launches=records,
+        launches=[*_earlier(folder, call), *records],
         seconds=assemble.seconds(records, now - started, now - judging),
         unmeasured={"numerics": "bench measures speed; parity run judges numbers"}
-        | ({} if speed else {"speed": "no time pass was finished"}),
+        | ({} if speed else {"speed": why_not}),
+        warnings=bench_rows.told(folder, calls),
+        invocations=[one.told() for one in calls],
+        sweep=sweep.results(axis, folder, calls, plan.spec.execution.device) if axis else None,
     )
+
+
+def _speed(held: Sequence[Held], axis: Axis | None) -> tuple[Speed | None, str]:
+    """Torch relative to jax as this call measured them, or why there is no one ratio."""
+    if axis is not None:
+        return None, "a sweep has a speed at every batch: see bench and sweep"
+    return assemble.speed(held), "no time pass was finished"
+
+
+def _go_on(folder: Path, held: Sequence[Held]) -> list[str]:
+    """How to measure what an interrupted call left."""
+    number = folder.name.partition("_")[0]
+    stopped = held[-1].ended.how == "interrupted"
+    return [f"what was measured stands; the same command with --into {number} adds to it"] * stopped
+
+
+def _earlier(folder: Path, call: Call) -> list[LaunchRecord]:
+    """The launches of earlier calls, as far as their result was written."""
+    path = folder / "result.json"
+    return deliver.read(path).launches if call.number > 1 and path.exists() else []
 
 
 def _fastest(rows: Sequence[BenchRow]) -> list[str]:
     """For each side with a choice of modes of its own: which was the fastest, and over how many steps."""
     told = []
+    if len({(row.batch, row.invocation) for row in rows}) > 1:
+        return []
     for side in dict.fromkeys(row.side for row in rows):
         own = [row for row in rows if row.side == side and not row.mode.startswith("baseline:")]
         timed = {row.mode: row.speed.step_ms.median for row in own if row.speed.step_ms}
@@ -110,21 +204,3 @@ def _fastest(rows: Sequence[BenchRow]) -> list[str]:
             best = min(own, key=lambda row: timed.get(row.mode, float("inf")))
             told.append(f"fastest {side} mode here: {best.mode}, over {best.steps} steps without a failure")
     return told
-
-
-def _rows(plan: Plan, held: Sequence[Held], contenders: Sequence[Contender]) -> list[BenchRow]:
-    jobs = assemble.finished(held, "time")
-    passes = {
-        contender: [TimePass(Path(job.out)) for job in jobs if (job.side, job.mode) == contender]
-        for contender in contenders
-    }
-    rows = []
-    for side, mode in contenders:
-        speed, own = side_speed(passes[side, mode]), plan.spec.execution.mode(side)
-        if speed is None:
-            continue
-        samples, own_samples = ([item.step_ms for item in passes[side, one]] for one in (mode, own))
-        ratio = None if mode == own else statistics.ratio(samples, own_samples)
-        steps = sum(item.steps for item in passes[side, mode])
-        rows.append(BenchRow(side=side, mode=mode, speed=speed, ratio_to_own=ratio, steps=steps))
-    return rows

@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from parity import folders
+from parity import against, folders
 from parity.judge.align import Measured
 from parity.judge.verdict import EXIT_CODES, gravest, judge, reasons
 from parity.options import Compare
@@ -23,13 +23,14 @@ def compare(options: Compare) -> ExitCode:
     started = time.monotonic()
     deliver.check_target(options.json)
     found = [folders.find(text, Path(options.out)) for text in (options.run_a, options.run_b)]
-    judged = [judge(a, b) for a, b in _pairs(*found)]
-    numerics = gravest(judged)
+    pairs = _pairs(*found)
+    judged = [judge(a, b) for a, b in pairs]
+    numerics = gravest(judged) if judged else None
     result = Result(
         schema_version=SCHEMA_VERSION,
         command="compare",
-        verdict=numerics.verdict,
-        exit_code=int(EXIT_CODES[numerics.verdict]),
+        verdict=numerics.verdict if numerics else None,
+        exit_code=int(EXIT_CODES[numerics.verdict] if numerics else ExitCode.SAME),
         reasons=reasons(judged),
         runs=[_ref(folder) for folder in found],
         curves={},
@@ -40,14 +41,20 @@ def compare(options: Compare) -> ExitCode:
         bench=[],
         launches=[],
         seconds=_seconds(time.monotonic() - started),
-        unmeasured=dict.fromkeys(("speed", "capture"), "compare judges numbers"),
+        unmeasured=dict.fromkeys(("speed", "capture"), "compare reads two runs; see against")
+        | ({} if numerics else {"numerics": "the runs hold no run passes, only timed ones"}),
     )
+    against.compare(result, found, options)
     deliver.deliver(result, None, options.json)
     return ExitCode(result.exit_code)
 
 
 def _pairs(folder_a: Path, folder_b: Path) -> list[tuple[Measured, Measured]]:
-    """Each side that both runs have against itself; where they share none, one against the other."""
+    """Each side that both runs have against itself; where they share none, one against the other. None where
+    both were timed and not run for their numbers."""
+    both = (folder_a, folder_b)
+    if all(_passes(one, "time") and not _passes(one, "run") for one in both):
+        return []
     passes_a, passes_b = _run_passes(folder_a), _run_passes(folder_b)
     shared = [(side, side) for side in SIDES if side in passes_a and side in passes_b]
     across = [(next(iter(passes_a)), next(iter(passes_b)))]
@@ -60,12 +67,17 @@ def _pairs(folder_a: Path, folder_b: Path) -> list[tuple[Measured, Measured]]:
 
 def _run_passes(folder: Path) -> dict[str, Path]:
     """The run pass of each side of a run: its first, which is in the run's own precision."""
-    jobs = sorted(folder.glob("passes/*/job.json"))
-    content = {path.parent: folders.read_json(path) for path in jobs}
-    passes = {job["side"]: path for path, job in reversed(content.items()) if job["purpose"] == "run"}
+    passes = _passes(folder, "run")
     if not passes:
         raise RuleError("A run that is judged holds a run pass.", f"{folder}: none", "was it made by bench?")
     return passes
+
+
+def _passes(folder: Path, purpose: str) -> dict[str, Path]:
+    """The first pass of a purpose of each side."""
+    jobs = sorted(folder.glob("passes/*/job.json"))
+    content = {path.parent: folders.read_json(path) for path in jobs}
+    return {job["side"]: path for path, job in reversed(content.items()) if job["purpose"] == purpose}
 
 
 def _names(folder_a: Path, folder_b: Path) -> tuple[str, str]:

@@ -71,6 +71,14 @@ def find(text: str, out: Path) -> Path:
     )
 
 
+def newest_first(out: Path) -> list[Path]:
+    """The numbered run folders, the highest number first."""
+    numbered = [
+        (int(match.group(1)), path) for path in _run_folders(out) if (match := _NUMBERED.match(path.name))
+    ]
+    return [path for _, path in sorted(numbered, reverse=True)]
+
+
 def _run_folders(out: Path) -> list[Path]:
     return sorted(path.absolute() for path in out.glob("*_*") if path.is_dir())
 

@@ -64,10 +64,25 @@ class Resumable(Training):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run(Resumable):
+class Guarded:
+    """What a saved run's speed is held against: shared by run and bench."""
+
+    against: Annotated[str | None, arg(metavar="RUN|last")] = None
+    """Set the speed beside that of a saved run: a run folder, its number, or `last`, the newest timed one of
+    the same problem, processes and modes."""
+    fail_if: Annotated[tuple[str, ...], arg(metavar="FIGURE:LIMIT"), UseAppendAction] = ()
+    """Exit with 3 where a figure is beyond what it was by more than LIMIT and by more than noise, such as
+    step_ms.median:5%, dispatch_us.median:20us or peak_mem_bytes:10MB. May be given several times."""
+    across_devices: bool = False
+    """Set runs beside each other that were made on other devices or hosts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run(Guarded, Resumable):
     """Train a preset on both sides, judge whether they did the same, and time them.
 
-    Exit code: 0 same, 1 different, 2 usage, 4 inconclusive, 5 not comparable, 6 a side crashed or hung.
+    Exit code: 0 same, 1 different, 2 usage, 3 slower than --fail-if allows, 4 inconclusive, 5 not comparable,
+    6 a side crashed or hung.
     """
 
     backend: Annotated[str, arg(metavar="SIDES")] = "torch,jax"
@@ -103,13 +118,25 @@ class Train(Resumable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bench(Training):
-    """Time this project's step beside baseline steps written as users write them. Exit code 0, 2 or 6."""
+class Bench(Guarded, Training):
+    """Time this project's step beside baseline steps written as users write them.
+
+    Exit code: 0, 2 usage, 3 slower than --fail-if allows, 6 a side crashed, hung or was interrupted.
+    """
 
     backend: Annotated[str, arg(metavar="SIDES")] = "torch,jax"
     """torch,jax or one of them."""
     baselines: Annotated[str, arg(metavar="SIDE:NAME,...")] = ""
-    """Beside our own step: torch:eager, torch:ddp, torch:compile, torch:reduce-overhead, jax:jit."""
+    """Beside our own step: torch:eager, torch:ddp, torch:compile, torch:reduce-overhead, jax:jit; or all that
+    this device can run."""
+    into: Annotated[str | None, arg(metavar="RUN")] = None
+    """Measure into the folder of an earlier benchmark (a run folder, its number, or `last`): further
+    baselines, further windows, or what is left of a sweep. Device, versions and problem must be as they
+    were."""
+    sweep: Annotated[str | None, arg(metavar="batch=A..B")] = None
+    """Measure at several batches, in rows a device: batch=1..256 doubles, batch=1,4,16 lists them."""
+    warmup_steps: Annotated[int | None, arg(metavar="N")] = None
+    """Steps before the first window of a pass; 5 on a CPU and 20 on a GPU when not given."""
     windows: Annotated[int, arg(metavar="N")] = 10
     """Timed windows a pass; every contender has two passes."""
     steps_per_window: Annotated[int, arg(metavar="N")] = 10
@@ -118,12 +145,21 @@ class Bench(Training):
 
 @dataclass(frozen=True, kw_only=True)
 class Compare(Output):
-    """Judge two saved runs: each side against itself, or across where they share none. Needs no framework."""
+    """Judge two saved runs: each side against itself, or across where they share none. Needs no framework.
+
+    Their speeds are set beside each other where both were timed. Exit code: as that of run; 3 where RUN_B is
+    slower than RUN_A by more than --fail-if allows.
+    """
 
     run_a: Positional[Annotated[str, arg(metavar="RUN_A")]]
     """A run folder, its number, or `last`."""
     run_b: Positional[Annotated[str, arg(metavar="RUN_B")]]
     """A run folder, its number, or `last`."""
+    fail_if: Annotated[tuple[str, ...], arg(metavar="FIGURE:LIMIT"), UseAppendAction] = ()
+    """Exit with 3 where a figure of RUN_B is beyond that of RUN_A by more than LIMIT and by more than noise,
+    such as step_ms.median:5%. May be given several times."""
+    across_devices: bool = False
+    """Set speeds beside each other that were measured on other devices or hosts."""
 
 
 @dataclass(frozen=True, kw_only=True)

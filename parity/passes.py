@@ -18,10 +18,14 @@ gigabytes."""
 
 
 class Passes:
-    """Makes jobs and numbers their pass folders in the order of running."""
+    """Makes jobs and numbers their pass folders in the order of running.
 
-    def __init__(self, plan: Plan, folder: Path, timing: Timing | None = None) -> None:
-        self._plan, self._folder, self._timing, self._count = plan, folder, timing or Timing(), 0
+    Args:
+      done: the number of the last pass that the run folder already has.
+    """
+
+    def __init__(self, plan: Plan, folder: Path, timing: Timing | None = None, done: int = 0) -> None:
+        self._plan, self._folder, self._timing, self._count = plan, folder, timing or Timing(), done
         self._handed_on: Job | None = None
 
     def run(self, side: str) -> Job:

@@ -3,8 +3,8 @@
 Must not: read numbers; `judge` and `speed` do, from the folders that are left.
 """
 
-import json
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +12,8 @@ from parity.commands import side_commands
 from parity.launch import Ended, launch
 from parity.plan import Plan
 from parity.progress import Progress
+from parity.speed.conditions import SUFFIX, Watch
+from parity.stages import stage
 from parity.turns import Turn
 from spec.job import Job
 
@@ -34,11 +36,24 @@ def hold(plan: Plan, turns: Sequence[Turn], folder: Path, progress: Progress, do
     held: list[Held] = []
     for number, turn in enumerate(turns, start=done + 1):
         log = folder / "launches" / f"{number:03d}_{turn.side}.log"
-        ended = _take(plan, turn, log, progress)
+        try:
+            with _watched(plan, turn, log, first=not held):
+                ended = _take(plan, turn, log, progress)
+        except KeyboardInterrupt:
+            # Between two launches; one that runs ends itself.
+            ended = Ended(how="interrupted", seconds=0.0)
         held.append(Held(turn=turn, ended=ended, log=log))
         if ended.how != "done":
             break
     return held
+
+
+def _watched(plan: Plan, turn: Turn, log: Path, first: bool) -> AbstractContextManager[object]:
+    """What is looked at beside a launch that is timed."""
+    if not any(job.purpose == "time" for job in turn.jobs):
+        return nullcontext()
+    gpus = plan.local_processes if plan.spec.execution.device == "cuda" else 0
+    return Watch(log.with_name(log.stem + SUFFIX), gpus, first)
 
 
 def _take(plan: Plan, turn: Turn, log: Path, progress: Progress) -> Ended:
@@ -69,13 +84,6 @@ def _label(job: Job) -> str:
 def _state(turn: Turn) -> str:
     """`torch: run, step 23 of 50` for the job that is under way."""
     for job in turn.jobs:
-        folder = Path(job.out)
-        if (folder / "done.json").exists():
-            continue
-        curve = folder / "steps.rank0.jsonl"
-        lines = curve.read_bytes().splitlines() if curve.exists() else []
-        # A job that goes on from a checkpoint begins later.
-        done = json.loads(lines[0])["step"] + len(lines) if lines else 0
-        where = f", step {done} of {job.steps}" if done else ""
-        return f"{turn.side}: {_label(job)}{where}"
+        if not (Path(job.out) / "done.json").exists():
+            return f"{turn.side}: {_label(job)}, {stage(job)}"
     return f"{turn.side}: ending"

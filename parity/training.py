@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from parity import assemble, measuring, turns
+from parity import against, assemble, measuring, turns
 from parity.beginning import begin
 from parity.judge.align import Measured
 from parity.judge.chain import Chain, describe
@@ -48,12 +48,14 @@ def train(options: Run | Train, argv: Sequence[str], progress: Progress) -> tupl
     started = time.monotonic()
     plan = make_plan(options)
     deliver.check_target(options.json)
+    saved = against.find(options, plan) if isinstance(options, Run) and not plan.pair else None
     if isinstance(options, Run):
         measuring.check(options.judge, plan)
     folder, settled = begin(plan, options, argv, progress)
     if isinstance(options, Run) and plan.pair is not None:
         # The size of a pair's models is known from here on.
         measuring.check(options.judge, settled.plan)
+        saved = against.find(options, settled.plan, folder)
     timing = TIMING[plan.spec.execution.device] if options.time else None
     passes = [] if settled.refusals else turns.judged(settled.plan, folder, timing)
     held = hold(settled.plan, passes, folder, progress)
@@ -62,7 +64,9 @@ def train(options: Run | Train, argv: Sequence[str], progress: Progress) -> tupl
         more, measured = measuring.measure(settled.plan, folder, held, progress)
         held += more
     command = "train" if isinstance(options, Train) else "run"
-    return _result(command, settled, folder, held, measured, started), folder
+    result = _result(command, settled, folder, held, measured, started)
+    against.add(result, saved, held)
+    return result, folder
 
 
 def _result(
@@ -98,6 +102,7 @@ def _result(
         launches=launches,
         seconds=assemble.seconds(launches, now - started, now - judging),
         unmeasured=_unmeasured(numerics, speed, len(plan.backends), settled),
+        warnings=assemble.warnings(held, folder),
         handoff=handoff,
         pair=settled.record,
     )

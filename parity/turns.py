@@ -3,7 +3,7 @@
 A machine that warms up or slows down during a run then slows both sides alike. Must not: start anything.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,13 +52,25 @@ def _add_stretches(order: list[tuple[str, list[str | Stretch]]], stretches: Sequ
         order[launch][1].append(stretch)
 
 
-def timed(plan: Plan, folder: Path, contenders: Sequence[tuple[str, str]], timing: Timing) -> list[Turn]:
-    """A benchmark: every contender (side, mode) in order, then in reverse; neighbours share a launch."""
-    passes, turns = Passes(plan, folder, timing), []
-    for side, mode in (*contenders, *reversed(contenders)):
-        job = passes.time(side, mode)
-        if turns and turns[-1].side == side:
-            turns[-1] = Turn(side=side, jobs=(*turns[-1].jobs, job))
+def timed(
+    plan: Plan, folder: Path, contenders: Sequence[tuple[str, str]], timing: Timing, done: int = 0
+) -> list[Turn]:
+    """A benchmark: every contender (side, mode) in order, then in reverse; neighbours share a launch.
+
+    Args:
+      done: the number of the last pass that the run folder already has.
+    """
+    passes = Passes(plan, folder, timing, done)
+    order = (*contenders, *reversed(contenders))
+    return joined(Turn(side=side, jobs=(passes.time(side, mode),)) for side, mode in order)
+
+
+def joined(turns: Iterable[Turn]) -> list[Turn]:
+    """The same jobs in the same order, neighbours of one side in one launch."""
+    found: list[Turn] = []
+    for turn in turns:
+        if found and found[-1].side == turn.side:
+            found[-1] = Turn(side=turn.side, jobs=(*found[-1].jobs, *turn.jobs))
         else:
-            turns.append(Turn(side=side, jobs=(job,)))
-    return turns
+            found.append(turn)
+    return found

@@ -10,7 +10,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from parity.report import rows
+from parity.report import against_lines, rows
 from parity.report.result import Result
 
 _STYLES = {"SAME": "bold green", "DIFFERENT": "bold red", "FAILED": "bold red"}
@@ -57,5 +57,5 @@ def _table(result: Result) -> Table:
 
 def verdict_line(result: Result) -> str:
     """`SAME  loss max rel 5.1e-07 (tol 2e-06)   speed: torch 1.32x slower than jax (95 % 1.25-1.40)`."""
-    words = [rows.headline(result), rows.speed_phrase(result)]
+    words = [rows.headline(result), rows.speed_phrase(result), against_lines.phrase(result.against)]
     return "   ".join(word for word in words if word)

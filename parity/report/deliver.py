@@ -60,10 +60,22 @@ def deliver_part(part: Struct, lines: Sequence[str], target: str | None) -> None
 def add_to_result(folder: Path, **parts: causes.Explanation | causes.Power) -> None:
     """Puts what was found into the run's `result.json`, in place of what an earlier one found there."""
     path = folder / "result.json"
-    result = msgspec.json.decode(path.read_bytes(), type=Result)
+    result = read(path)
     for name, part in parts.items():
         setattr(result, name, part)
     write(result, path)
+
+
+def read(path: Path) -> Result:
+    """A saved `result.json`.
+
+    Raises:
+      RuleError: it is missing, damaged, or of another version.
+    """
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Result)
+    except (OSError, msgspec.DecodeError) as error:
+        raise RuleError("A saved result is whole.", f"{path}: {error}", "make the run again") from None
 
 
 def tell_failures(launches: list[LaunchRecord], folder: Path) -> None:

@@ -6,19 +6,18 @@ bound.
 
 from collections.abc import Iterator
 
+from parity.report import against_lines, bench_table
+from parity.report.bench_table import Table
 from parity.report.result import (
     CurveDifference,
     LockstepRow,
     Numerics,
     Result,
     SideCurve,
-    SideSpeed,
     Speed,
-    Spread,
     TensorDifference,
 )
-
-Table = tuple[list[str], list[list[str]]]
+from parity.report.words import figure
 
 _WORST_SHOWN = 3
 
@@ -50,7 +49,7 @@ def speed_phrase(result: Result) -> str:
 def table(result: Result) -> Table:
     """Heads and lines of the one table."""
     if result.command == "bench":
-        return _bench_table(result)
+        return bench_table.table(result)
     # Where a run changed sides too, the sides themselves come first.
     numerics = result.comparisons[0] if result.handoff is not None else result.numerics
     if numerics is not None:
@@ -60,10 +59,12 @@ def table(result: Result) -> Table:
         lines = [*_curves(numerics), *steps, *_handoff(result, labels)]
     else:
         labels = list(result.curves)
-        heads = ["", *labels]
+        heads = ["", "A", "B", "B / A", "limit"] if result.command == "compare" else ["", *labels]
         lines = list(_trainings(result.curves))
     if result.speed is not None:
         lines += _speeds(result.speed, labels)
+    if result.command == "compare" and result.against is not None:
+        lines += against_lines.lines(result.against)
     return heads, [line[: len(heads)] for line in lines]
 
 
@@ -178,46 +179,9 @@ def _speeds(speed: Speed, labels: list[str]) -> Iterator[list[str]]:
     if speed.ratio is not None:
         ratio = f"ratio {speed.ratio.median:.3f}, 95 % {speed.ratio.ci95[0]:.3f}-{speed.ratio.ci95[1]:.3f}"
     for name in ("step_ms", "dispatch_us", "launch_us", "mfu", "peak_mem_bytes", "compile_s"):
-        values = [_figure(side, name) for side in sides]
+        values = [figure(side, name) for side in sides]
         if any(value != "-" for value in values):
             yield [name, *values, ratio if name == "step_ms" else "", ""]
-
-
-def _bench_table(result: Result) -> Table:
-    heads = [
-        "",
-        "step_ms",
-        "dispatch_us",
-        "launch_us",
-        "mfu",
-        "peak_mem_bytes",
-        "compile_s",
-        "steps",
-        "step_ms / own",
-    ]
-    lines = []
-    for row in result.bench:
-        ratio = "own"
-        if row.ratio_to_own is not None:
-            low, high = row.ratio_to_own.ci95
-            ratio = f"{row.ratio_to_own.median:.3f}, 95 % {low:.3f}-{high:.3f}"
-        figures = [_figure(row.speed, name) for name in heads[1:-2]]
-        lines.append([f"{row.side} {row.mode}", *figures, str(row.steps), ratio])
-    return heads, lines
-
-
-def _figure(side: SideSpeed | None, name: str) -> str:
-    value = None if side is None else getattr(side, name)
-    if value is None:
-        return "-"
-    if isinstance(value, Spread):
-        return f"{_compact(value.median)} ({_compact(value.p10)}-{_compact(value.p90)}, n {value.n})"
-    return _compact(value)
-
-
-def _compact(value: float) -> str:
-    """Four significant digits, and no exponent for large values."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def _value(text: str) -> str:
@@ -234,6 +198,11 @@ def notes(result: Result) -> Iterator[str]:
     yield from (f"note: {reason}" for reason in result.reasons[1 if in_headline else 0 :])
     if result.numerics is not None and result.numerics.lockstep is not None:
         yield from (f"note: {note}" for note in result.numerics.lockstep.notes)
+    yield from bench_table.notes(result)
+    if result.against is not None:
+        if result.command != "compare":
+            yield from against_lines.notes(result.against)
+        yield from against_lines.surroundings(result.against)
     for run in result.runs:
         for side, checkpoint in run.resumed.items():
             yield f"note: {side} went on from {checkpoint}"

@@ -54,9 +54,19 @@ class TimePass:
         return int(json.loads((self.folder / "digest.rank0.json").read_text())["step"])
 
     @property
+    def windows(self) -> list[dict[str, Any]]:
+        """The records of its windows, in order."""
+        return [item for item in self.records if item["kind"] == "window"]
+
+    @property
     def step_ms(self) -> list[float]:
         """One mean step time a window."""
-        return [1e3 * item["wall_s"] / item["steps"] for item in self.records if item["kind"] == "window"]
+        return [1e3 * item["wall_s"] / item["steps"] for item in self.windows]
+
+    @property
+    def start(self) -> dict[str, Any] | None:
+        """What the side says of the state that its windows began with."""
+        return next((item for item in self.records if item["kind"] == "start"), None)
 
     def calls_us(self, kind: str) -> list[float]:
         """Samples of `dispatch` or `launch`."""
@@ -103,7 +113,8 @@ def _peak_memory(passes: Sequence[TimePass], reasons: dict[str, str]) -> int | N
     known = [item["peak_mem_bytes"] for item in entries if item["peak_mem_bytes"] is not None]
     if not known and entries and entries[0].get("reason"):
         reasons["peak_mem_bytes"] = entries[0]["reason"]
-    return max(known, default=None)
+    # A process counts from its beginning, other contenders that it timed before included.
+    return min(known, default=None)
 
 
 def _mfu(item: TimePass, step_ms: float) -> tuple[float | None, str | None]:

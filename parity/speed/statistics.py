@@ -59,7 +59,7 @@ def ratio(
     drawn = draw(a, percentile, _SEED) / draw(b, percentile, _SEED + 1)
     low, high = (float(bound) for bound in np.percentile(drawn, [2.5, 97.5]))
 
-    def quotient(one: Sequence[float], other: Sequence[float]) -> float:
+    def quotient(one: Sequence[float] | np.ndarray, other: Sequence[float] | np.ndarray) -> float:
         return float(np.percentile(one, percentile) / np.percentile(other, percentile))
 
     passes = [quotient(one, other) for one, other in zip(a, b, strict=False)]
@@ -113,8 +113,8 @@ def settle(median: float, drawn: tuple[float, float], passes: Sequence[float], w
         apart = [one for one in passes if not lower <= one <= upper]
     if apart:
         return (
-            f"pairs of passes give {min(passes):.3f} to {max(passes):.3f}, two launches of one program differ "
-            "so much: more windows will not help, a quieter machine may"
+            f"pairs of passes give {min(passes):.3f} to {max(passes):.3f}, so much do two launches of one "
+            "program differ: more windows will not help, a quieter machine may"
         )
     if half >= math.sqrt(_HOPELESS) * want:
         return (

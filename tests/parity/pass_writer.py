@@ -171,8 +171,10 @@ def _bare(state: Tensors, phase: str) -> Tensors:
 def write_windows(folder: Path, step_ms: float) -> None:
     """The raw samples of a `time` job: windows near `step_ms`, a few calls."""
     with record.Lines(folder / "windows.jsonl") as lines:
+        lines.write({"kind": "start", "initial": True, "reason": None})
         for window in range(6):
-            lines.write({"kind": "window", "steps": 5, "wall_s": 5e-3 * step_ms * (1 + 0.001 * window)})
+            wall_s = 5e-3 * step_ms * (1 + 0.001 * window)
+            lines.write({"kind": "window", "steps": 5, "wall_s": wall_s, "ended": 1e9 + window})
         for call in range(4):
             lines.write({"kind": "dispatch", "us": 100.0 + call})
         lines.write({"kind": "memory", "peak_mem_bytes": None, "reason": "not counted on a CPU"})

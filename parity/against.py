@@ -1,0 +1,227 @@
+"""The speed of a run beside that of a saved one: which may be compared, what changed, what that means.
+
+Must not: start anything, or judge numbers.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from parity import assemble, folders
+from parity.options import Bench, Compare, Run
+from parity.plan import Plan
+from parity.report import against_lines
+from parity.report.result import Result
+from parity.report.speeds import Against
+from parity.session import Held
+from parity.speed.figures import TimePass
+from parity.speed.machine import Difference, difference
+from parity.speed.regression import FIGURES, Limit, change, parse_limits
+from spec.environment import describe_environment
+from spec.errors import PRECEDENCE, ExitCode, RuleError
+from spec.run import Problem
+
+Timed = Mapping[tuple[str, str, int], Sequence[TimePass]]
+"""Time passes by side, mode and global batch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Saved:
+    """A run that another is held against."""
+
+    folder: Path
+    timed: Timed
+    changed: Difference
+    """What of its surroundings is not as it was."""
+    limits: tuple[Limit, ...]
+
+
+def find(options: Run | Bench, plan: Plan, own: Path | None = None) -> Saved | None:
+    """The saved run of `--against`; None where none was named.
+
+    Args:
+      own: the folder of the run itself, which is not held against itself.
+
+    Raises:
+      RuleError: there is none of this problem, processes and modes, or it was made on another device or host.
+    """
+    if parse_limits(options.fail_if) and options.against is None:
+        raise RuleError(
+            "A limit holds against a saved run.", f"--fail-if {options.fail_if[0]}", "add --against last"
+        )
+    if options.against is None:
+        return None
+    out, modes = Path(options.out), {(side, plan.spec.execution.mode(side)) for side in plan.backends}
+    if options.against == "last":
+        earlier = [folder for folder in folders.newest_first(out) if folder != own]
+        candidates = (folder for folder in earlier if (folder / "run.json").exists())
+        folder = next((one for one in candidates if modes <= _contenders(_like(one, plan))), None)
+        if folder is None:
+            raise RuleError(
+                "A run is held against an earlier one of the same problem, processes and modes.",
+                f"none is in {out}: {plan.spec.name} {plan.spec.problem.precision}, timed",
+                "make it once without --against",
+            )
+    else:
+        folder = folders.find(options.against, out)
+        missing = modes - _contenders(_like(folder, plan))
+        if folder == own or missing:
+            raise RuleError(
+                "A run is held against another one of the same problem, processes and modes.",
+                f"{folder.name} has no time pass of {', '.join(' '.join(one) for one in sorted(missing))}"
+                if missing
+                else f"{folder.name} is this run",
+                "name another, or --against last, which finds one",
+            )
+    before = folders.read_json(folder / "run.json")["environment"]
+    changed = difference(before, describe_environment(), plan.spec.execution.device)
+    if (changed.device or changed.host) and not options.across_devices:
+        raise _elsewhere(folder, changed)
+    return Saved(
+        folder=folder, timed=_like(folder, plan), changed=changed, limits=parse_limits(options.fail_if)
+    )
+
+
+def _elsewhere(folder: Path, changed: Difference) -> RuleError:
+    return RuleError(
+        "Speeds are held against each other on one device of one host.",
+        f"{folder.name}: {'; '.join([*changed.device, *changed.host])}",
+        "--across-devices does it all the same",
+    )
+
+
+def add(result: Result, saved: Saved | None, held: Sequence[Held]) -> None:
+    """Puts what changed into the result, and what that means for its exit code."""
+    if saved is None:
+        return
+    now = _by_contender([TimePass(Path(job.out)) for job in assemble.finished(held, "time")])
+    _add(result, saved, now)
+
+
+def compare(result: Result, folders_: Sequence[Path], options: Compare) -> None:
+    """The same for two saved runs, A and B; where no mode is in both, each side's own modes are compared.
+
+    Raises:
+      RuleError: limits were given, and the speeds cannot be compared.
+    """
+    limits = parse_limits(options.fail_if)
+    timed = [_timed(folder) for folder in folders_]
+    described = [folders.read_json(folder / "run.json") for folder in folders_]
+    device = described[0]["spec"]["execution"]["device"]
+    changed = difference(described[0]["environment"], described[1]["environment"], device)
+    reason = ""
+    if not all(timed):
+        reason = "not both runs were timed"
+    elif len({_problem(next(iter(one.values()))[0]) for one in timed}) > 1:
+        reason = "the runs are of different problems"
+    elif device != described[1]["spec"]["execution"]["device"]:
+        reason = f"one ran on {device}, the other on {described[1]['spec']['execution']['device']}"
+    elif (changed.device or changed.host) and not options.across_devices:
+        if limits:
+            raise _elsewhere(folders_[0], changed)
+        reason = (
+            f"another device or host, see --across-devices: {'; '.join([*changed.device, *changed.host])}"
+        )
+    if reason:
+        if limits:
+            raise RuleError("Guarded speeds were measured.", reason, "name two timed runs of one problem")
+        result.unmeasured["speed"] = result.unmeasured["against"] = reason
+        return
+    if not timed[0].keys() & timed[1].keys():
+        timed = [_own(one) for one in timed]
+    saved = Saved(folder=folders_[0], timed=timed[0], changed=changed, limits=limits)
+    _add(result, saved, timed[1])
+
+
+def _add(result: Result, saved: Saved, now: Timed) -> None:
+    asked = tuple(dict.fromkeys(limit.figure for limit in saved.limits)) or tuple(FIGURES)
+    changes, unmeasured = [], {}
+    for key in [*now, *(key for key in saved.timed if key not in now)]:
+        side, mode, batch = key
+        name = f"{side} {mode}"
+        if key not in saved.timed or key not in now:
+            unmeasured[name] = (
+                f"not timed at batch {batch} in {'the saved run' if key in now else 'this run'}"
+            )
+            continue
+        modes = dict.fromkeys(passes[0].job.mode for passes in (saved.timed[key], now[key]))
+        for figure in asked:
+            found = change(
+                figure,
+                saved.timed[key],
+                now[key],
+                saved.limits,
+                side=side,
+                mode=" -> ".join(modes),
+                batch=batch,
+            )
+            if found is not None:
+                changes.append(found)
+            elif saved.limits:
+                unmeasured[f"{name} {figure}"] = "not measured in both runs, so it is not guarded"
+    result.against = Against(
+        folder=str(saved.folder),
+        same_host=not saved.changed.host,
+        differences=[*saved.changed.device, *saved.changed.host, *saved.changed.versions],
+        changes=changes,
+        unmeasured=unmeasured,
+    )
+    if any(one.failed for one in changes):
+        result.exit_code = int(graver(ExitCode(result.exit_code), ExitCode.SLOWER))
+    result.reasons += against_lines.reasons(result.against)
+
+
+def graver(a: ExitCode, b: ExitCode) -> ExitCode:
+    """The exit code that goes before the other; what must be mended goes before everything."""
+    order = (ExitCode.USAGE, *PRECEDENCE, ExitCode.SAME)
+    return min(a, b, key=order.index)
+
+
+def _contenders(timed: Timed) -> set[tuple[str, str]]:
+    return {(side, mode) for side, mode, _ in timed}
+
+
+def _timed(folder: Path) -> Timed:
+    """The finished time passes of a saved run."""
+    done = sorted(folder.glob("passes/*/done.json"))
+    passes = [TimePass(path.parent) for path in done]
+    return _by_contender([one for one in passes if one.job.purpose == "time"])
+
+
+def _by_contender(passes: Sequence[TimePass]) -> Timed:
+    found: dict[tuple[str, str, int], list[TimePass]] = {}
+    for one in passes:
+        key = one.job.side, one.job.mode, one.job.spec.problem.global_batch
+        found.setdefault(key, []).append(one)
+    return found
+
+
+def _like(folder: Path, plan: Plan) -> Timed:
+    """Of a saved run, the time passes of a plan's problem, at whatever batch, on as many processes."""
+
+    def same(one: TimePass) -> bool:
+        spec, now = one.job.spec, plan.spec
+        processes = spec.execution.device, spec.execution.world_size
+        alike = processes == (now.execution.device, now.execution.world_size)
+        return alike and _without_batch(spec.problem) == _without_batch(now.problem)
+
+    return {key: passes for key, passes in _timed(folder).items() if same(passes[0])}
+
+
+def _problem(one: TimePass) -> str:
+    return _without_batch(one.job.spec.problem)
+
+
+def _without_batch(problem: Problem) -> str:
+    """The hash of a problem but for the rows of a step."""
+    return dataclasses.replace(problem, global_batch=problem.micro_batches).sha256()
+
+
+def _own(timed: Timed) -> Timed:
+    """Each side's own mode, under one name, so that runs in different modes meet."""
+    return {
+        (side, "own", batch): passes
+        for (side, mode, batch), passes in timed.items()
+        if mode == passes[0].job.spec.execution.mode(side)
+    }

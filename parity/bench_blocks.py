@@ -1,0 +1,163 @@
+"""What a benchmark measured together: blocks, and the calls of `parity bench` that measured them.
+
+A block is some contenders at one batch, timed in order and in reverse by one call. Ratios are formed within
+a block and nowhere else. A call is written down before it measures (`invocations/001.json`), so that a run
+folder tells what was asked for however the call ended. Must not: start anything, or compute a figure.
+"""
+
+import fcntl
+import os
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from parity.contenders import Contender
+from parity.folders import read_json
+from parity.plan import Plan
+from parity.report.speeds import Invocation
+from parity.speed.figures import TimePass
+from parity.speed.machine import difference
+from spec import codec, record
+from spec.errors import RuleError
+from spec.job import Timing
+from spec.run import RunSpec
+
+FOLDER = "invocations"
+
+
+class Block(Struct, kw_only=True):
+    """Contenders that were timed together."""
+
+    batch: int
+    """Rows of a step over all devices."""
+    contenders: list[Contender]
+    passes: list[str]
+    """Their pass folders, finished or not."""
+
+    def finished(self, folder: Path, contender: Contender) -> list[TimePass]:
+        """The passes of a contender that ended well, in the order they were run."""
+        passes = [TimePass(folder / "passes" / name) for name in self.passes]
+        done = [one for one in passes if (one.folder / "done.json").exists()]
+        return [one for one in done if (one.job.side, one.job.mode) == contender]
+
+    def whole(self, folder: Path, contenders: Sequence[Contender]) -> bool:
+        """Whether both passes of all these contenders ended well here."""
+        return all(len(self.finished(folder, contender)) >= 2 for contender in contenders)
+
+
+class Call(Struct, kw_only=True):
+    """One call of `parity bench`."""
+
+    number: int
+    argv: list[str]
+    warmup_steps: int
+    windows: int
+    steps_per_window: int
+    environment: dict[str, Any]
+    blocks: list[Block]
+    ended: str | None = None
+    """`done`, or how the launch ended that was not finished; null while it runs, or where it was killed."""
+
+    def write(self, folder: Path) -> None:
+        """Writes it into the run folder."""
+        text = msgspec.json.format(msgspec.json.encode(self), indent=1).decode()
+        record.write_text(folder / FOLDER / f"{self.number:03d}.json", text + "\n")
+
+    def told(self) -> Invocation:
+        """As it stands in the result."""
+        return Invocation(
+            number=self.number,
+            argv=self.argv,
+            utc=self.environment["utc"],
+            host_hash=self.environment["host_hash"],
+            windows=self.windows,
+            steps_per_window=self.steps_per_window,
+            ended=self.ended or "killed",
+        )
+
+
+def calls(folder: Path) -> list[Call]:
+    """The calls that measured into a run folder, in order."""
+    return [msgspec.convert(read_json(path), Call) for path in sorted((folder / FOLDER).glob("*.json"))]
+
+
+def new_call(
+    folder: Path,
+    argv: Sequence[str],
+    timing: Timing,
+    environment: dict[str, Any],
+    blocks: Sequence[Block],
+) -> Call:
+    """The next call of a run folder, written down."""
+    before = calls(folder)
+    call = Call(
+        number=before[-1].number + 1 if before else 1,
+        argv=list(argv),
+        warmup_steps=timing.warmup_steps,
+        windows=timing.windows,
+        steps_per_window=timing.steps_per_window,
+        environment=environment,
+        blocks=list(blocks),
+    )
+    call.write(folder)
+    return call
+
+
+def check_goes_on(folder: Path, plan: Plan, sweep: Any, environment: dict[str, Any]) -> None:
+    """Refuses to measure into a run what could not stand in one table with it.
+
+    Raises:
+      RuleError: another command's run, another problem, device, or version; with all that differs.
+    """
+    if not (folder / FOLDER).is_dir():
+        raise RuleError("--into names a benchmark.", f"{folder}: no {FOLDER}/", "name a run of parity bench")
+    before = read_json(folder / "run.json")
+    saved: RunSpec = codec.from_dict(RunSpec, before["spec"])
+    spec, was, now = plan.spec, saved.execution, plan.spec.execution
+    found = []
+    if saved.problem.sha256() != spec.problem.sha256():
+        found.append(f"{saved.name} {saved.problem.precision}, now {spec.name} {spec.problem.precision}")
+        found.append(f"global batch {saved.problem.global_batch}, now {spec.problem.global_batch}")
+        found.append(f"problem hash {saved.problem.sha256()[:8]}, now {spec.problem.sha256()[:8]}")
+    if (was.device, was.world_size) != (now.device, now.world_size):
+        found.append(f"{was.world_size} x {was.device}, now {now.world_size} x {now.device}")
+    if before.get("sweep") != sweep:
+        found.append(f"sweep {before.get('sweep')}, now {sweep}")
+    if not found:
+        changed = difference(before["environment"], environment, now.device)
+        found = [*changed.device, *changed.versions]
+    if found:
+        raise RuleError(
+            "What stands in one table was measured on one device, by one version, of one problem.",
+            f"{folder.name}: {'; '.join(found[:4])}{f' and {len(found) - 4} more' if len(found) > 4 else ''}",
+            "type the other options as they were, or leave --into out for a run of its own",
+        )
+
+
+@contextmanager
+def alone(folder: Path) -> Generator[None]:
+    """Two benchmarks must not number their passes in one folder at once.
+
+    Raises:
+      RuleError: another one is at it.
+    """
+    (folder / FOLDER).mkdir(exist_ok=True)
+    handle = os.open(folder / FOLDER / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise RuleError(
+            "One benchmark at a time measures into a run.", f"{folder} is in use", "wait for the other"
+        ) from None
+    finally:
+        os.close(handle)
+
+
+def last_number(paths: Path, pattern: str) -> int:
+    """The highest number that names of a folder begin with, such as 12 of `012_torch_time_eager`."""
+    return max((int(path.name.partition("_")[0]) for path in paths.glob(pattern)), default=0)

@@ -1,0 +1,178 @@
+"""The table of `parity bench`: a contender a row, or a batch a row for a sweep, and what stands below it.
+
+Must not: decide anything; all of it stands in the result.
+"""
+
+from collections.abc import Iterator
+
+from parity.report import words
+from parity.report.result import BenchRow, Result
+from parity.report.speeds import Crossing, HostModel, Sweep, SweepPoint
+
+Table = tuple[list[str], list[list[str]]]
+
+COLUMNS = {
+    "step_ms": ("step_ms",),
+    "launch_us": ("launch_us",),
+    "dispatch_us": ("dispatch_us",),
+    "calls": ("launch_calls_per_step",),
+    "kernels": ("kernels_per_step",),
+    "idle": ("device_idle_share",),
+    "exposed comm": ("exposed_comm_share", "exposed_comm_ms", "exposed_communication_ms"),
+    "mfu": ("mfu",),
+    "peak_mem_bytes": ("peak_mem_bytes",),
+    "compile_s": ("compile_s",),
+    "capture_s": ("capture_s",),
+}
+"""Heads, and the figure that stands under each: the first that the record knows."""
+
+
+def table(result: Result) -> Table:
+    """Heads and lines."""
+    return _sweep(result.sweep) if result.sweep is not None else _contenders(result.bench)
+
+
+def notes(result: Result) -> Iterator[str]:
+    """What a reader of the table must know: columns left out, unclear ratios, warnings, what sweeps show."""
+    if result.command == "bench" and result.bench and result.sweep is None:
+        yield from _left_out(result.bench)
+        yield from _unclear(result.bench)
+    if result.speed is not None and result.speed.ratio is not None and result.speed.ratio.settle:
+        yield f"torch / jax is AMBIGUOUS; what would settle it: {result.speed.ratio.settle}"
+    if len(result.invocations) > 1:
+        for call in result.invocations:
+            yield f"call {call.number}: {call.utc}, {call.ended}, parity {' '.join(call.argv)}"
+        if len({call.host_hash for call in result.invocations}) > 1:
+            yield "the calls ran on several hosts of one kind"
+    if result.sweep is not None:
+        yield from _crossings(result.sweep.crossings)
+        yield from _model(result.sweep)
+    for one in result.warnings:
+        yield f"warning: {one.kind}: {one.where}: {one.found}; next: {one.mend}"
+
+
+def _contenders(rows: list[BenchRow]) -> Table:
+    shown = [head for head in COLUMNS if any(_cell(row, head) != "-" for row in rows)]
+    several = len({row.invocation for row in rows}) > 1
+    peers = any(row.peer for row in rows)
+    heads = [
+        "",
+        *(["call"] if several else []),
+        *shown,
+        "steps",
+        "/ own step",
+        *(["/ best peer"] if peers else []),
+    ]
+    lines = []
+    for row in rows:
+        own = words.ratio(row.ratio_to_own) if row.ratio_to_own or row.mode.startswith("baseline:") else "own"
+        lines.append(
+            [
+                f"{row.side} {row.mode}",
+                *([str(row.invocation)] if several else []),
+                *(_cell(row, head) for head in shown),
+                str(row.steps),
+                own,
+                *([_peer(row)] if peers else []),
+            ]
+        )
+    return heads, lines
+
+
+def _cell(row: BenchRow, head: str) -> str:
+    name = next((name for name in COLUMNS[head] if hasattr(row.speed, name)), "")
+    return words.figure(row.speed, name) if name else "-"
+
+
+def _peer(row: BenchRow) -> str:
+    if row.peer is None:
+        return "-"
+    if row.peer == row.mode:
+        return "the best peer"
+    return f"{words.ratio(row.ratio_to_peer)} of {row.peer.removeprefix('baseline:')}"
+
+
+def _left_out(rows: list[BenchRow]) -> Iterator[str]:
+    """One line for the columns without a value, by reason."""
+    reasons: dict[str, list[str]] = {}
+    for head, names in COLUMNS.items():
+        if all(_cell(row, head) == "-" for row in rows):
+            told = [row.speed.reasons[name] for row in rows for name in names if name in row.speed.reasons]
+            reasons.setdefault(told[0] if told else "not measured in this version", []).append(head)
+    if reasons:
+        yield "no column for " + "; ".join(f"{', '.join(heads)}: {why}" for why, heads in reasons.items())
+
+
+def _unclear(rows: list[BenchRow]) -> Iterator[str]:
+    for row in rows:
+        for ratio, name in ((row.ratio_to_own, "own step"), (row.ratio_to_peer, row.peer)):
+            if ratio is not None and ratio.settle:
+                yield f"{row.side} {row.mode} / {name} is AMBIGUOUS; what would settle it: {ratio.settle}"
+
+
+def _sweep(sweep: Sweep) -> Table:
+    """A batch a row, a contender a column: step_ms, its spread, and the model's error where it predicts."""
+    contenders = list(dict.fromkeys((point.side, point.mode) for point in sweep.points))
+    found = {(point.side, point.mode, point.batch): point for point in sweep.points}
+    heads = ["batch", *(f"{side} {mode}" for side, mode in contenders), "model"]
+    lines = []
+    for batch in sweep.batches:
+        cells = [_point(found.get((side, mode, batch))) for side, mode in contenders]
+        lines.append([str(batch), *cells, "fitted on" if batch in sweep.fitted else "predicts"])
+    return heads, lines
+
+
+def _point(point: SweepPoint | None) -> str:
+    if point is None:
+        return "-"
+    at = point.step_ms
+    text = f"{words.compact(at.median)} ({words.compact(at.p10)}-{words.compact(at.p90)})"
+    return text if point.fitted or point.error is None else f"{text}, {100 * point.error:+.0f} %"
+
+
+def _crossings(crossings: list[Crossing]) -> Iterator[str]:
+    for one in crossings:
+        if one.batch is None:
+            slower = one.b if one.below == one.a else one.a
+            yield f"{one.below} is faster than {slower} at every batch measured: they do not cross"
+            continue
+        low, high = (("beyond the sweep" if bound is None else f"{bound:.3g}") for bound in one.ci95)
+        yield (
+            f"{one.below} is faster below batch {one.batch:.3g} (95 % {low} to {high}), {one.above} above it "
+            f"[{one.a} / {one.b}]"
+        )
+
+
+def _model(sweep: Sweep) -> Iterator[str]:
+    yield f"model: step_ms = max(host, a + b * batch), fitted on batches {', '.join(map(str, sweep.fitted))}"
+    yield f"where {sweep.meaning}"
+    for model in sweep.model:
+        yield _side(model)
+    within, total = sweep.within
+    if total:
+        worst = max(
+            (point for point in sweep.points if not point.fitted and point.error is not None), key=_miss
+        )
+        yield (
+            f"predicted within {100 * sweep.target:.0f} %: {within} of {total} points; the worst is "
+            f"{worst.side} {worst.mode} at batch {worst.batch}, off by {100 * (worst.error or 0):+.0f} %"
+        )
+    else:
+        yield "nothing is predicted: every batch is one that the model is fitted on"
+
+
+def _miss(point: SweepPoint) -> float:
+    return abs(point.error or 0.0)
+
+
+def _side(model: HostModel) -> str:
+    hosts = ", ".join(
+        f"{mode} {'-' if host is None else f'{words.compact(host)} ms'}"
+        for mode, host in model.host_ms.items()
+    )
+    device = "device -"
+    if model.device_ms is not None and model.device_ms_per_row is not None:
+        per_row = words.compact(1e3 * model.device_ms_per_row)
+        device = f"device {words.compact(model.device_ms)} ms + {per_row} us a row"
+    reason = f" ({model.reason})" if model.reason else ""
+    return f"{model.side}: host {hosts}; {device}{reason}"

@@ -1,0 +1,27 @@
+"""Figures as people read them. Must not: know which table they stand in."""
+
+from parity.report.result import SideSpeed
+from parity.report.speeds import Ratio, Spread
+
+
+def figure(side: SideSpeed | None, name: str) -> str:
+    """A figure of a side with its spread, `-` where it was not measured."""
+    value = getattr(side, name, None)
+    if value is None:
+        return "-"
+    if isinstance(value, Spread):
+        return f"{compact(value.median)} ({compact(value.p10)}-{compact(value.p90)}, n {value.n})"
+    return compact(value)
+
+
+def compact(value: float) -> str:
+    """Four significant digits, and no exponent for large values."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def ratio(value: Ratio | None) -> str:
+    """`1.461 (1.339-1.617)`; `-` for none."""
+    if value is None:
+        return "-"
+    low, high = value.ci95
+    return f"{value.median:.3f} ({low:.3f}-{high:.3f})"

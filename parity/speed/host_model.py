@@ -1,0 +1,114 @@
+"""When the host is what takes the time: step_ms = max(host_ms, device_ms + device_ms_per_row * batch).
+
+The host's cost belongs to a contender, the device's to a side. Fitted on batches declared beforehand, in
+relative errors; the others are predicted. Must not: look at a point that it is going to predict.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from parity.contenders import Contender
+from parity.report.speeds import HostModel
+
+Times = Mapping[int, float]
+"""Median step_ms by batch."""
+
+
+def fit(observed: Mapping[Contender, Times], declared: Sequence[int]) -> list[HostModel]:
+    """The model of each side, fitted on the declared batches that were measured.
+
+    Of a contender's points the smaller batches are taken to be the host's and the rest the device's; every
+    such division is tried, and the one with the least squared logarithmic error is kept.
+    """
+    sides = dict.fromkeys(side for side, _ in observed)
+    return [
+        _fit_side(
+            side,
+            {
+                mode: {batch: times[batch] for batch in sorted(times) if batch in declared}
+                for (of, mode), times in observed.items()
+                if of == side
+            },
+        )
+        for side in sides
+    ]
+
+
+def predict(model: HostModel, mode: str, batch: int) -> float | None:
+    """step_ms of a contender at a batch; None where the model says nothing of it."""
+    host = model.host_ms.get(mode)
+    device = None
+    if model.device_ms is not None and model.device_ms_per_row is not None:
+        device = model.device_ms + model.device_ms_per_row * batch
+    known = [one for one in (host, device) if one is not None]
+    return max(known) if known else None
+
+
+def _fit_side(side: str, curves: Mapping[str, Times]) -> HostModel:
+    best, least = None, math.inf
+    for model in _candidates(side, curves):
+        error = 0.0
+        for mode, times in curves.items():
+            for batch, time_ms in times.items():
+                predicted = predict(model, mode, batch)
+                error += math.inf if predicted is None else math.log(predicted / time_ms) ** 2
+        if error < least:
+            best, least = model, error
+    if best is None:
+        return HostModel(
+            side=side,
+            host_ms=dict.fromkeys(curves),
+            device_ms=None,
+            device_ms_per_row=None,
+            reason="no declared batch was measured",
+        )
+    best.reason = _reason(best)
+    return best
+
+
+def _reason(model: HostModel) -> str:
+    if model.device_ms is None:
+        return "no declared point grows with the batch: the device never shows"
+    hidden = [mode for mode, host in model.host_ms.items() if host is None]
+    return f"every declared point of {', '.join(hidden)} grows with the batch: its host never shows" * bool(
+        hidden
+    )
+
+
+def _candidates(side: str, curves: Mapping[str, Times]) -> Iterator[HostModel]:
+    """A model for each way to give the smaller batches of each contender to the host."""
+    ways = [range(len(times) + 1) for times in curves.values()]
+    for counts in itertools.product(*ways):
+        hosts: dict[str, float | None] = {}
+        devices: list[tuple[int, float]] = []
+        for (mode, times), count in zip(curves.items(), counts, strict=True):
+            points = list(times.items())
+            logs = [math.log(time_ms) for _, time_ms in points[:count]]
+            hosts[mode] = math.exp(sum(logs) / count) if count else None
+            devices += points[count:]
+        if devices:
+            device_ms, per_row = _line(devices)
+            yield HostModel(
+                side=side, host_ms=hosts, device_ms=device_ms, device_ms_per_row=per_row, reason=""
+            )
+        elif any(host is not None for host in hosts.values()):
+            yield HostModel(side=side, host_ms=hosts, device_ms=None, device_ms_per_row=None, reason="")
+
+
+def _line(points: Sequence[tuple[int, float]]) -> tuple[float, float]:
+    """Least relative squares of a + b * batch with neither below 0."""
+    batch, time_ms = (np.asarray(values, float) for values in zip(*points, strict=True))
+    columns = np.stack([1 / time_ms, batch / time_ms], axis=1)
+    tries = []
+    if len(set(batch)) > 1:
+        tries.append(np.linalg.lstsq(columns, np.ones(len(batch)), rcond=None)[0])
+    for only in (0, 1):
+        alone = np.zeros(2)
+        alone[only] = columns[:, only].sum() / (columns[:, only] ** 2).sum()
+        tries.append(alone)
+    allowed = [one for one in tries if (one >= 0).all()]
+    a, b = min(allowed, key=lambda one: float(((columns @ one - 1) ** 2).sum()))
+    return float(a), float(b)

@@ -1,0 +1,76 @@
+"""Whether two measurements were made on the same device, host and versions, from what their records say.
+
+Must not: look at the machine; `spec.environment` did when the records were made.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Environment = Mapping[str, Any]
+"""What `spec.environment.describe_environment` gave."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """What is not as it was; each entry names the thing and both values."""
+
+    device: list[str]
+    """Another kind of device: its figures say nothing about these."""
+    host: list[str]
+    """Another machine, or another device of the same kind."""
+    versions: list[str]
+    """Versions, code and variables that can change a speed."""
+
+
+def difference(before: Environment, now: Environment, device: str) -> Difference:
+    """What differs between two environments.
+
+    Args:
+      device: `cpu` or `cuda`, which both were measured on.
+    """
+    devices = [_pair("device", *(_device(one, device) for one in (before, now)))]
+    hosts = [
+        _pair("host", before.get("host_hash"), now.get("host_hash")),
+        *([_pair("GPU", _uuids(before), _uuids(now))] if device == "cuda" else ()),
+    ]
+    versions = [
+        *([_pair("driver", before.get("driver"), now.get("driver"))] if device == "cuda" else ()),
+        _pair("python", before["python"]["version"], now["python"]["version"]),
+        _pair("code", _code(before), _code(now)),
+        *_entries("", before["packages"], now["packages"]),
+        *_entries("variable ", before["variables"], now["variables"]),
+    ]
+    return Difference(
+        device=[one for one in devices if one],
+        host=[one for one in hosts if one],
+        versions=[one for one in versions if one],
+    )
+
+
+def _device(environment: Environment, device: str) -> str:
+    if device == "cuda":
+        names = [str(gpu["name"]) for gpu in environment.get("gpus") or ()]
+        return ", ".join(dict.fromkeys(names)) or "a GPU that nvidia-ml-py could not name"
+    cpu = environment["cpu"]
+    return f"{cpu['model']}, {cpu['usable']} cores"
+
+
+def _uuids(environment: Environment) -> str:
+    return ", ".join(str(gpu["uuid"]) for gpu in environment.get("gpus") or ())
+
+
+def _code(environment: Environment) -> str:
+    code = environment["code"]
+    commit = str(code["commit"] or "no checkout")[:10]
+    return f"{commit} with changes {code['diff_sha256'][:10]}" if code["dirty"] else commit
+
+
+def _entries(kind: str, before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    names = sorted(before.keys() | now.keys())
+    return [_pair(f"{kind}{name}", before.get(name, "none"), now.get(name, "none")) for name in names]
+
+
+def _pair(name: str, before: object, now: object) -> str:
+    """`torch 2.11.0, now 2.13.0`; empty where they are equal."""
+    return "" if before == now else f"{name} {before}, now {now}"

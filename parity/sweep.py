@@ -1,0 +1,195 @@
+"""A benchmark over several batches: which, what is declared of it beforehand, and what its points show.
+
+Must not: start anything; `bench.py` does.
+"""
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from parity.bench_blocks import Block, Call
+from parity.bench_rows import passes_of
+from parity.contenders import Contender
+from parity.plan import Plan
+from parity.report.speeds import Sweep, SweepPoint
+from parity.speed import crossing, host_model
+from parity.speed.figures import TimePass
+from parity.speed.statistics import spread
+from spec.errors import RuleError
+
+TARGET = 0.1
+"""A prediction that is off by less is a good one."""
+
+_MEANING = {
+    "cuda": "the host launches, and the device computes meanwhile: the larger of the two is the step",
+    "cpu": (
+        "there is no device apart: host is what a step costs however few rows it has (Python, dispatch, the "
+        "optimizer), device what grows with its rows, and both run on the same cores"
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axis:
+    """The batches of a sweep, in rows of a step over all devices, and those that the model is fitted on."""
+
+    batches: tuple[int, ...]
+    fitted: tuple[int, ...]
+
+    def declared(self) -> dict[str, list[int]]:
+        """For `run.json`."""
+        return {"batches": list(self.batches), "fitted": list(self.fitted)}
+
+
+def parse(text: str | None, plan: Plan) -> Axis | None:
+    """The sweep of `batch=1..256` or `batch=1,4,16`, rows of each device; None where none was asked for.
+
+    `A..B` is A, doubled as long as it stays below B, and B. The model is fitted on the two smallest and the
+    two largest batches and predicts the others.
+
+    Raises:
+      RuleError: it is not so written, or the problem's rows cannot be chosen.
+    """
+    if text is None:
+        return None
+    match = re.fullmatch(r"batch=(?:(\d+)\.\.(\d+)|(\d+(?:,\d+)*))", text)
+    rows = _rows(match) if match else []
+    if len(rows) < 2 or rows[0] < 1:
+        raise RuleError(
+            "A sweep names batches, two at least.", f"--sweep {text}", "--sweep batch=1..256 or batch=1,4,16"
+        )
+    if plan.pair is not None:
+        raise RuleError(
+            "A sweep chooses the rows of a step.",
+            f"--sweep {text} with a pair, whose batches(step) chooses them",
+            "take a preset, or bench the pair once for each of its batches",
+        )
+    batches = tuple(count * plan.spec.execution.world_size for count in rows)
+    axis = Axis(batches=batches, fitted=tuple(sorted({*batches[:2], *batches[-2:]})))
+    for batch in batches:
+        with_batch(plan, batch)
+    return axis
+
+
+def _rows(match: re.Match[str]) -> list[int]:
+    first, last, listed = match.groups()
+    if listed:
+        return sorted({int(word) for word in listed.split(",")})
+    rows, stop = [int(first)], int(last)
+    while 0 < rows[-1] < stop:
+        rows.append(min(2 * rows[-1], stop))
+    return rows
+
+
+def with_batch(plan: Plan, batch: int) -> Plan:
+    """The plan with another global batch.
+
+    Raises:
+      RuleError: processes times micro-batches do not divide it.
+    """
+    problem = dataclasses.replace(plan.spec.problem, global_batch=batch)
+    return dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, problem=problem))
+
+
+def left(axis: Axis, folder: Path, calls: Sequence[Call], contenders: Sequence[Contender]) -> list[int]:
+    """Batches of which no block has all contenders, timed to the end."""
+    blocks = [block for call in calls for block in call.blocks]
+    whole = {block.batch for block in blocks if block.whole(folder, contenders)}
+    return [batch for batch in axis.batches if batch not in whole]
+
+
+def results(axis: Axis, folder: Path, calls: Sequence[Call], device: str) -> Sweep:
+    """What the points that are finished by now show."""
+    measured = [(call.number, block) for call in calls for block in call.blocks]
+    chosen = _chosen(folder, measured)
+    observed = {
+        contender: {batch: passes for (who, batch), (_, passes) in chosen.items() if who == contender}
+        for contender in dict.fromkeys(contender for contender, _ in chosen)
+    }
+    models = host_model.fit(
+        {who: {batch: _median(passes) for batch, passes in own.items()} for who, own in observed.items()},
+        axis.fitted,
+    )
+    points = [
+        _point(contender, batch, number, passes, axis, models)
+        for (contender, batch), (number, passes) in chosen.items()
+    ]
+    predicted = [point for point in points if not point.fitted and point.error is not None]
+    return Sweep(
+        batches=list(axis.batches),
+        fitted=list(axis.fitted),
+        points=points,
+        crossings=_crossings(folder, measured, list(observed)),
+        model=models,
+        within=[sum(abs(point.error or 0.0) <= TARGET for point in predicted), len(predicted)],
+        target=TARGET,
+        meaning=_MEANING[device],
+    )
+
+
+Measured = Sequence[tuple[int, Block]]
+"""Blocks with the number of the call that measured them."""
+
+
+def _chosen(folder: Path, measured: Measured) -> dict[tuple[Contender, int], tuple[int, Sequence[TimePass]]]:
+    """For each contender and batch, the call and passes of the block with most passes, the latest of them."""
+    found: dict[tuple[Contender, int], tuple[int, Sequence[TimePass]]] = {}
+    for number, block in measured:
+        for contender, passes in passes_of(folder, block).items():
+            key = contender, block.batch
+            if key not in found or len(passes) >= len(found[key][1]):
+                found[key] = number, passes
+    return dict(sorted(found.items(), key=lambda item: item[0][1]))
+
+
+def _median(passes: Sequence[TimePass]) -> float:
+    found = spread([sample for one in passes for sample in one.step_ms])
+    assert found is not None, "a finished pass has windows"
+    return found.median
+
+
+def _point(
+    contender: Contender,
+    batch: int,
+    number: int,
+    passes: Sequence[TimePass],
+    axis: Axis,
+    models: Sequence[host_model.HostModel],
+) -> SweepPoint:
+    side, mode = contender
+    found = spread([sample for one in passes for sample in one.step_ms])
+    assert found is not None, "a finished pass has windows"
+    predicted = host_model.predict(next(model for model in models if model.side == side), mode, batch)
+    return SweepPoint(
+        side=side,
+        mode=mode,
+        batch=batch,
+        invocation=number,
+        step_ms=found,
+        fitted=batch in axis.fitted,
+        predicted_ms=predicted,
+        error=None if predicted is None else predicted / found.median - 1,
+    )
+
+
+def _crossings(folder: Path, measured: Measured, contenders: list[Contender]) -> list[crossing.Crossing]:
+    """Between the first contenders of both sides, and between a side's first and each of its others."""
+    firsts = {side: (side, mode) for side, mode in reversed(contenders)}
+    pairs = [(firsts[side], one) for side, *_ in firsts.values() for one in contenders if one[0] == side]
+    pairs = [(a, b) for a, b in pairs if a != b]
+    if len(firsts) == 2:
+        pairs.insert(0, (firsts["torch"], firsts["jax"]))
+    found = []
+    for a, b in pairs:
+        curve: dict[int, crossing.Pair] = {}
+        for _, block in measured:
+            passes = passes_of(folder, block)
+            if a in passes and b in passes:
+                # Of several blocks the latest.
+                own, other = ([one.step_ms for one in passes[who]] for who in (a, b))
+                curve[block.batch] = (own, other)
+        if len(curve) > 1:
+            found.append(crossing.find(" ".join(a), " ".join(b), curve))
+    return found
