@@ -35,6 +35,8 @@ def table(result: Result) -> Table:
 def notes(result: Result) -> Iterator[str]:
     """What a reader of the table must know: columns left out, unclear ratios, warnings, what sweeps show."""
     if result.command == "bench" and result.bench and result.sweep is None:
+        if all(row.speed.initial_state for row in result.bench):
+            yield "every pass was timed from the initial state: put back after warm-up, and equal to the bit"
         yield from _left_out(result.bench)
         yield from _unclear(result.bench)
     if result.speed is not None and result.speed.ratio is not None and result.speed.ratio.settle:

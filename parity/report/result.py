@@ -244,6 +244,8 @@ class SideSpeed(Struct, kw_only=True):
     compile_s: float | None
     capture_s: float | None
     reasons: dict[str, str]
+    initial_state: bool | None = None
+    """Whether every pass was timed from the state before its warm-up, to the bit; null where not known."""
 
 
 class Speed(Struct, kw_only=True):

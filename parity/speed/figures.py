@@ -103,9 +103,20 @@ def side_speed(passes: Sequence[TimePass]) -> SideSpeed | None:
         compile_s=max(compile_s, default=None),
         capture_s=capture.get("capture_s"),
         reasons=reasons,
+        initial_state=_initial_state(passes, reasons),
     )
     _explain_rest(speed)
     return speed
+
+
+def _initial_state(passes: Sequence[TimePass], reasons: dict[str, str]) -> bool | None:
+    """Whether the windows of all passes began with the state before warm-up."""
+    starts = [one.start or {"initial": None, "reason": "the pass does not say"} for one in passes]
+    unknown = [start["reason"] for start in starts if start["initial"] is None]
+    if unknown:
+        reasons["initial_state"] = unknown[0]
+        return None
+    return all(start["initial"] for start in starts)
 
 
 def _peak_memory(passes: Sequence[TimePass], reasons: dict[str, str]) -> int | None:

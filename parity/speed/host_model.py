@@ -13,6 +13,9 @@ import numpy as np
 from parity.contenders import Contender
 from parity.report.speeds import HostModel
 
+_TIE = 1e-9
+"""Of models that fit equally well the first is kept, which is the one with fewer points of the host's."""
+
 Times = Mapping[int, float]
 """Median step_ms by batch."""
 
@@ -55,7 +58,7 @@ def _fit_side(side: str, curves: Mapping[str, Times]) -> HostModel:
             for batch, time_ms in times.items():
                 predicted = predict(model, mode, batch)
                 error += math.inf if predicted is None else math.log(predicted / time_ms) ** 2
-        if error < least:
+        if error < least - _TIE:
             best, least = model, error
     if best is None:
         return HostModel(

@@ -1,0 +1,197 @@
+"""Speeds of two saved runs: which are held against each other, what fails, and what is only noise."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from parity import against, cli
+from parity.options import Bench
+from parity.plan import Plan, make_plan
+from parity.speed.machine import difference
+from parity.speed.regression import change, parse_limits
+from spec.errors import ExitCode, RuleError
+from tests.parity.timed import ENVIRONMENT, block, run_folder, spec_of, time_pass, with_steps
+
+EAGER, JIT = ("torch", "eager"), ("jax", "jit")
+QUIET = [1.0, 1.01, 0.99, 1.0, 1.02, 1.0, 0.98, 1.01]
+NOISY = [1.0, 1.5, 0.7, 1.3, 0.8, 1.6, 0.6, 1.1]
+
+
+def test_limits_as_they_are_typed() -> None:
+    share, amount, memory = parse_limits(["step_ms.median:5%", "step_ms.p90:20us", "peak_mem_bytes:10MB"])
+    assert share.allows(10.0, 10.5) and not share.allows(10.0, 10.51)
+    assert amount.amount == pytest.approx(0.02)
+    assert memory.amount == 10_000_000
+
+
+@pytest.mark.parametrize(
+    "text", ["step_ms:5%", "step_ms.median", "step_ms.median:5", "launch_us.median:5MB", ":"]
+)
+def test_what_is_no_limit_is_refused(text: str) -> None:
+    with pytest.raises(RuleError):
+        parse_limits([text])
+
+
+def held(tmp_path: Path, before: list[float], now: list[float], *limits: str, **options: Any) -> Any:
+    figure = parse_limits(limits)[0].figure
+    a, b = (
+        [time_pass(tmp_path / name / str(i), EAGER, windows, **options) for i in range(2)]
+        for name, windows in (("before", before), ("now", now))
+    )
+    return change(figure, a, b, parse_limits(limits), side="torch", mode="eager", batch=8)
+
+
+def test_a_slower_step_beyond_limit_and_noise_fails(tmp_path: Path) -> None:
+    found = held(tmp_path, QUIET, [1.1 * each for each in QUIET], "step_ms.median:5%")
+    assert (found.beyond_limit, found.beyond_noise, found.failed) == (True, True, True)
+    assert found.ratio.median == pytest.approx(1.1)
+
+
+@pytest.mark.parametrize(
+    ("before", "factor", "limit", "beyond_limit", "beyond_noise"),
+    [
+        (QUIET, 1.1, "step_ms.median:15%", False, True),
+        (QUIET, 0.9, "step_ms.median:5%", False, True),
+        (NOISY, 1.1, "step_ms.median:5%", True, False),
+        (QUIET, 1.1, "step_ms.median:200us", False, True),
+        (QUIET, 1.0, "step_ms.p90:0%", False, False),
+    ],
+)
+def test_what_does_not_fail(
+    tmp_path: Path, before: list[float], factor: float, limit: str, beyond_limit: bool, beyond_noise: bool
+) -> None:
+    found = held(tmp_path, before, [factor * each for each in before], limit)
+    assert (found.beyond_limit, found.beyond_noise) == (beyond_limit, beyond_noise)
+    assert not found.failed
+
+
+def test_memory_has_no_interval_and_counts_as_it_is(tmp_path: Path) -> None:
+    a, b = (
+        [time_pass(tmp_path / str(size), EAGER, QUIET, peak_mem_bytes=size)] for size in (100_000, 130_000)
+    )
+    (limit,) = parse_limits(["peak_mem_bytes:20kB"])
+    found = change("peak_mem_bytes", a, b, [limit], side="torch", mode="eager", batch=8)
+    assert found is not None and found.failed
+    assert change("launch_us.median", a, b, [limit], side="torch", mode="eager", batch=8) is None
+
+
+@pytest.mark.parametrize(
+    ("change_of", "kind"),
+    [
+        ({"host_hash": "bbbb"}, "host"),
+        ({"cpu": {"model": "another", "usable": 2}}, "device"),
+        ({"packages": {"torch": "2.12.0", "jax": "0.11.2"}}, "versions"),
+        ({"variables": {}}, "versions"),
+        ({"code": {"commit": "c0ffee", "dirty": True, "diff_sha256": "1234567890ab"}}, "versions"),
+    ],
+)
+def test_what_of_the_surroundings_differs(change_of: dict[str, Any], kind: str) -> None:
+    found = difference(ENVIRONMENT, ENVIRONMENT | change_of, "cpu")
+    assert {name for name in ("device", "host", "versions") if getattr(found, name)} == {kind}
+
+
+def test_another_gpu_of_the_same_kind_is_another_host() -> None:
+    one, other = ({"gpus": [{"name": "NVIDIA H200", "uuid": name}]} for name in ("GPU-1", "GPU-2"))
+    found = difference(ENVIRONMENT | one, ENVIRONMENT | other, "cuda")
+    assert (found.device, found.host) == ([], ["GPU GPU-1, now GPU-2"])
+
+
+def saved_run(out: Path, number: int, torch_ms: float, **changes: Any) -> Path:
+    folder = run_folder(out / f"{number:04d}_toy-mlp_c0ffee_20260101T000000Z", **changes)
+    windows = [[torch_ms * each for each in QUIET]] * 2
+    block(folder, {EAGER: windows, JIT: [QUIET] * 2})
+    return folder
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This machine is the one that the saved runs were made on."""
+    monkeypatch.setattr(against, "describe_environment", lambda: ENVIRONMENT)
+
+
+def asked(tmp_path: Path, **options: Any) -> tuple[Bench, Plan]:
+    bench = Bench(preset="toy-mlp", steps=10, device="cpu", out=str(tmp_path), **options)
+    return bench, make_plan(bench)
+
+
+def test_last_is_the_newest_run_of_the_same_problem_and_modes(tmp_path: Path, here: None) -> None:
+    saved_run(tmp_path, 1, 1.0)
+    saved_run(tmp_path, 2, 1.0)
+    run_folder(tmp_path / "0003_toy-mlp_c0ffee_20260101T000000Z")
+    other = run_folder(tmp_path / "0004_toy-mlp_c0ffee_20260101T000000Z")
+    spec = with_steps(spec_of(), 99)
+    time_pass(other / "passes" / "001_torch_time", EAGER, QUIET, spec)
+    time_pass(other / "passes" / "002_jax_time", JIT, QUIET, spec)
+    found = against.find(*asked(tmp_path, against="last"))
+    assert found is not None and found.folder.name.startswith("0002")
+    assert {key[:2] for key in found.timed} == {EAGER, JIT}
+
+
+def test_a_run_of_another_problem_is_refused(tmp_path: Path, here: None) -> None:
+    folder = run_folder(tmp_path / "0001_toy-mlp_c0ffee_20260101T000000Z")
+    time_pass(folder / "passes" / "001_torch_time", EAGER, QUIET, with_steps(spec_of(), 99))
+    with pytest.raises(RuleError, match="has no time pass of jax jit, torch eager"):
+        against.find(*asked(tmp_path, against="1"))
+    with pytest.raises(RuleError, match="make it once without --against"):
+        against.find(*asked(tmp_path, against="last"))
+
+
+def test_another_host_is_refused_unless_asked_for(tmp_path: Path, here: None) -> None:
+    saved_run(tmp_path, 1, 1.0, host_hash="bbbb")
+    with pytest.raises(RuleError, match="host bbbb, now aaaa"):
+        against.find(*asked(tmp_path, against="last"))
+    found = against.find(*asked(tmp_path, against="last", across_devices=True))
+    assert found is not None and found.changed.host
+
+
+def test_a_limit_without_a_run_to_hold_it_against_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RuleError, match="add --against last"):
+        against.find(*asked(tmp_path, fail_if=("step_ms.median:5%",)))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "graver"),
+    [(6, 3, 6), (5, 3, 5), (1, 3, 1), (0, 3, 3), (4, 3, 3), (2, 3, 2)],
+)
+def test_the_order_of_exit_codes(a: int, b: int, graver: int) -> None:
+    assert against.graver(ExitCode(a), ExitCode(b)) == graver
+
+
+def compared(tmp_path: Path, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    code = cli.main(["compare", "1", "2", "--out", str(tmp_path), *words])
+    return code, capsys.readouterr().out
+
+
+def test_saved_benchmarks_are_compared_by_their_speed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
+    saved_run(tmp_path, 1, 1.0)
+    saved_run(tmp_path, 2, 1.1)
+    code, text = compared(tmp_path, capsys)
+    assert (code, text.splitlines()[0]) == (0, "compare: toy-mlp strict, toy-mlp strict")
+    assert "torch eager step_ms.median" in text and "x1.100 (95 % 1." in text
+    code, text = compared(tmp_path, capsys, "--fail-if", "step_ms.median:5%")
+    assert (code, text.splitlines()[0].split("   ")[1]) == (3, "SLOWER than 0001: torch step_ms.median")
+    assert "torch eager step_ms.median is 1.1, was 1 in 0001: x1.100" in text
+    code, text = compared(tmp_path, capsys, "--fail-if", "step_ms.median:5%", "--json", "-")
+    content = json.loads(text)
+    assert (content["exit_code"], content["verdict"]) == (3, None)
+    assert [one["failed"] for one in content["against"]["changes"]] == [True, False]
+    assert compared(tmp_path, capsys, "--fail-if", "step_ms.median:15%")[0] == 0
+
+
+def test_speeds_of_two_hosts_are_left_out_or_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
+    saved_run(tmp_path, 1, 1.0)
+    saved_run(tmp_path, 2, 1.1, host_hash="bbbb")
+    code, text = compared(tmp_path, capsys, "--json", "-")
+    content = json.loads(text)
+    assert (code, content["against"]) == (0, None)
+    assert "another device or host" in content["unmeasured"]["against"]
+    assert compared(tmp_path, capsys, "--fail-if", "step_ms.median:5%")[0] == 2
+    assert compared(tmp_path, capsys, "--fail-if", "step_ms.median:5%", "--across-devices")[0] == 3

@@ -1,0 +1,154 @@
+"""Benchmarks that several calls measured: rows, ratios within a block alone, what no folder takes."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from parity.bench_blocks import alone, calls, check_goes_on
+from parity.bench_rows import rows, told
+from parity.contenders import contenders, why_not
+from parity.options import Bench
+from parity.plan import Plan, make_plan
+from parity.report import bench_table
+from spec.errors import RuleError
+from tests.parity.timed import ENVIRONMENT, block, called, run_folder, time_pass
+
+EAGER, STOCK, COMPILE, JIT = (
+    ("torch", "eager"),
+    ("torch", "baseline:eager"),
+    ("torch", "baseline:compile"),
+    ("jax", "jit"),
+)
+
+
+def windows(step_ms: float) -> list[list[float]]:
+    return [[step_ms * (1 + 0.001 * i) for i in range(6)]] * 2
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A benchmark of two calls; the machine was twice as slow in the second."""
+    run_folder(tmp_path)
+    called(tmp_path, block(tmp_path, {EAGER: windows(2.0), STOCK: windows(3.0), JIT: windows(1.0)}))
+    called(
+        tmp_path, block(tmp_path, {EAGER: windows(4.0), STOCK: windows(6.0), COMPILE: windows(5.0)}, first=7)
+    )
+    return tmp_path
+
+
+def test_ratios_are_formed_within_a_call_and_never_across(folder: Path) -> None:
+    found = {(row.invocation, row.mode): row for row in rows(folder, calls(folder))}
+    assert [key[0] for key in found] == [1, 1, 1, 2, 2, 2]
+    # 6 ms over 4 ms of its own call, and not over the 2 ms of the other.
+    for call in (1, 2):
+        ratio = found[call, "baseline:eager"].ratio_to_own
+        assert ratio is not None and ratio.median == pytest.approx(1.5, rel=1e-2)
+    assert found[1, "eager"].ratio_to_own is None
+    assert (found[1, "eager"].peer, found[2, "eager"].peer) == ("baseline:eager", "baseline:compile")
+    to_peer = found[2, "baseline:eager"].ratio_to_peer
+    assert to_peer is not None and to_peer.median == pytest.approx(1.2, rel=1e-2)
+    assert found[2, "baseline:compile"].ratio_to_peer is None
+    assert found[1, "jit"].peer is None
+
+
+def test_the_table_names_calls_and_leaves_empty_columns_out(folder: Path) -> None:
+    class Result:
+        command, bench, speed, sweep = "bench", rows(folder, calls(folder)), None, None
+        invocations, warnings = [call.told() for call in calls(folder)], []
+
+    result: Any = Result()
+    heads, lines = bench_table.table(result)
+    assert heads == ["", "call", "step_ms", "dispatch_us", "steps", "/ own step", "/ best peer"]
+    assert lines[0][:2] == ["torch eager", "1"] and lines[0][-2] == "own"
+    assert lines[0][-1].endswith(" of eager") and lines[1][-1] == "the best peer"
+    notes = list(bench_table.notes(result))
+    assert notes[0] == (
+        "every pass was timed from the initial state: put back after warm-up, and equal to the bit"
+    )
+    assert notes[1].startswith("no column for launch_us") and "needs a trace" in notes[1]
+    assert [note for note in notes if note.startswith("call 2: ")]
+
+
+def test_a_broken_off_call_shows_what_it_finished(tmp_path: Path) -> None:
+    run_folder(tmp_path)
+    called(tmp_path, block(tmp_path, {EAGER: windows(2.0)[:1], STOCK: windows(3.0)[:1], JIT: []}), ended=None)
+    found = rows(tmp_path, calls(tmp_path))
+    assert [row.mode for row in found] == ["eager", "baseline:eager"]
+    assert [one.kind for one in told(tmp_path, calls(tmp_path))] == ["one pass", "one pass"]
+    assert calls(tmp_path)[0].told().ended == "killed"
+
+
+@pytest.fixture
+def plan() -> Plan:
+    return make_plan(Bench(preset="toy-mlp", steps=10, device="cpu"))
+
+
+def test_a_benchmark_goes_on_where_all_is_as_it_was(folder: Path, plan: Plan) -> None:
+    check_goes_on(folder, plan, None, ENVIRONMENT)
+    # Another machine of the kind: ratios are not formed across calls anyway.
+    check_goes_on(folder, plan, None, ENVIRONMENT | {"host_hash": "bbbb"})
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"packages": {"torch": "2.12.0", "jax": "0.11.2"}}, "torch 2.11.0, now 2.12.0"),
+        ({"cpu": {"model": "another CPU", "usable": 2}}, "device a CPU, 2 cores, now another CPU, 2 cores"),
+        ({"code": {"commit": "decaf", "dirty": False, "diff_sha256": None}}, "code c0ffee, now decaf"),
+    ],
+)
+def test_another_device_or_version_is_refused(
+    folder: Path, plan: Plan, changes: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(RuleError, match=words):
+        check_goes_on(folder, plan, None, ENVIRONMENT | changes)
+
+
+def test_another_problem_or_sweep_is_refused(folder: Path, plan: Plan) -> None:
+    other = make_plan(Bench(preset="toy-mlp", steps=11, device="cpu"))
+    with pytest.raises(RuleError, match="problem hash"):
+        check_goes_on(folder, other, None, ENVIRONMENT)
+    with pytest.raises(RuleError, match="sweep None, now"):
+        check_goes_on(folder, plan, {"batches": [1, 2], "fitted": [1, 2]}, ENVIRONMENT)
+
+
+def test_a_run_that_is_no_benchmark_is_refused(tmp_path: Path, plan: Plan) -> None:
+    time_pass(run_folder(tmp_path) / "passes" / "001_torch_time", EAGER, [1.0])
+    with pytest.raises(RuleError, match="--into names a benchmark"):
+        check_goes_on(tmp_path, plan, None, ENVIRONMENT)
+
+
+def test_two_benchmarks_at_once_in_one_folder_are_refused(tmp_path: Path) -> None:
+    with alone(tmp_path), pytest.raises(RuleError, match="in use"), alone(tmp_path):
+        pass
+    with alone(tmp_path):
+        pass
+
+
+def test_all_baselines_are_those_that_this_device_can_run() -> None:
+    options = Bench(preset="toy-mlp", device="cpu", baselines="all")
+    chosen, left_out = contenders(make_plan(options), options)
+    assert ("torch", "baseline:eager") in chosen and ("jax", "baseline:jit") in chosen
+    assert ("torch", "baseline:reduce-overhead") not in chosen
+    assert [line.split(": ")[0] for line in left_out if "reduce-overhead" in line] == [
+        "baseline torch:reduce-overhead is left out"
+    ]
+    assert chosen[0] == EAGER and [side for side, _ in chosen] == sorted(
+        (side for side, _ in chosen), reverse=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "device", "world_size", "can"),
+    [
+        ("eager", "cuda", 1, True),
+        ("eager", "cuda", 2, False),
+        ("ddp", "cuda", 2, True),
+        ("ddp", "cuda", 1, False),
+        ("reduce-overhead", "cuda", 1, True),
+        ("compile", "cuda", 2, True),
+    ],
+)
+def test_which_baselines_can_run(name: str, device: str, world_size: int, can: bool) -> None:
+    assert (why_not("torch", name, device, world_size) is None) == can

@@ -1,0 +1,189 @@
+"""Sweeps: what is asked for, what the model predicts, where curves cross; on times that a formula gives."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from parity import sweep
+from parity.bench_blocks import calls
+from parity.options import Bench
+from parity.plan import Plan, make_plan
+from parity.report import bench_table
+from parity.speed import crossing, host_model
+from spec.errors import RuleError
+from tests.parity.timed import block, called, run_folder
+
+EAGER, GRAPH, JIT = ("torch", "eager"), ("torch", "inductor"), ("jax", "jit")
+
+
+@pytest.fixture
+def plan() -> Plan:
+    return make_plan(Bench(preset="toy-mlp", device="cpu"))
+
+
+@pytest.mark.parametrize(
+    ("text", "batches", "fitted"),
+    [
+        ("batch=1..256", (1, 2, 4, 8, 16, 32, 64, 128, 256), (1, 2, 128, 256)),
+        ("batch=3..20", (3, 6, 12, 20), (3, 6, 12, 20)),
+        ("batch=16,1,4", (1, 4, 16), (1, 4, 16)),
+    ],
+)
+def test_batches_of_a_sweep(plan: Plan, text: str, batches: tuple[int, ...], fitted: tuple[int, ...]) -> None:
+    axis = sweep.parse(text, plan)
+    assert axis is not None
+    assert (axis.batches, axis.fitted) == (batches, fitted)
+    assert axis.declared() == {"batches": list(batches), "fitted": list(fitted)}
+
+
+@pytest.mark.parametrize("text", ["batch=4", "batch=0..4", "rows=1..4", "batch=4..4", "batch=", "batch=8..2"])
+def test_what_is_no_sweep_is_refused(plan: Plan, text: str) -> None:
+    with pytest.raises(RuleError, match="A sweep names batches"):
+        sweep.parse(text, plan)
+
+
+def test_rows_that_micro_batches_do_not_divide_are_refused_beforehand() -> None:
+    plan = make_plan(Bench(preset="tiny", device="cpu", devices=1))
+    with pytest.raises(RuleError, match="micro-batches"):
+        sweep.parse("batch=1..4", plan)
+
+
+def times(host_ms: float, device_ms: float, per_row: float, batches: list[int]) -> dict[int, float]:
+    return {batch: max(host_ms, device_ms + per_row * batch) for batch in batches}
+
+
+BATCHES = [1, 2, 4, 8, 16, 32, 64, 128, 256]
+DECLARED = [1, 2, 128, 256]
+
+
+def test_the_model_finds_host_and_device_and_predicts_the_rest() -> None:
+    observed = {
+        EAGER: times(5.0, 0.5, 0.05, BATCHES),
+        GRAPH: times(1.0, 0.5, 0.05, BATCHES),
+        JIT: times(2.0, 0.2, 0.04, BATCHES),
+    }
+    torch, jax = host_model.fit(observed, DECLARED)
+    assert torch.host_ms == pytest.approx({"eager": 5.0, "inductor": 1.0})
+    assert (torch.device_ms, torch.device_ms_per_row) == pytest.approx((0.5, 0.05))
+    assert (jax.host_ms["jit"], jax.device_ms, jax.device_ms_per_row) == pytest.approx((2.0, 0.2, 0.04))
+    for (side, mode), own in observed.items():
+        model = torch if side == "torch" else jax
+        for batch, time_ms in own.items():
+            assert host_model.predict(model, mode, batch) == pytest.approx(time_ms)
+
+
+def test_only_declared_points_are_looked_at() -> None:
+    observed = {EAGER: times(5.0, 0.5, 0.05, BATCHES)}
+    spoilt = {EAGER: observed[EAGER] | {8: 99.0, 16: 77.0}}
+    assert host_model.fit(observed, DECLARED) == host_model.fit(spoilt, DECLARED)
+
+
+def test_noise_of_five_percent_leaves_predictions_within_ten() -> None:
+    generator = np.random.default_rng(0)
+    true = times(3.0, 0.5, 0.05, BATCHES)
+    noisy = {batch: value * math.exp(generator.normal(0, 0.02)) for batch, value in true.items()}
+    (model,) = host_model.fit({EAGER: noisy}, DECLARED)
+    errors = [abs((host_model.predict(model, "eager", n) or 0) / true[n] - 1) for n in BATCHES]
+    assert max(errors) < 0.1
+
+
+def test_a_host_that_never_shows_is_null_and_it_is_said() -> None:
+    (model,) = host_model.fit({JIT: times(0.0, 0.1, 0.1, BATCHES)}, DECLARED)
+    assert model.host_ms["jit"] is None
+    assert "its host never shows" in model.reason
+    assert host_model.predict(model, "jit", 32) == pytest.approx(3.3)
+
+
+def test_a_device_that_never_shows_has_no_slope() -> None:
+    (model,) = host_model.fit({JIT: dict.fromkeys(BATCHES, 2.0)}, DECLARED)
+    assert host_model.predict(model, "jit", 1000) == pytest.approx(2.0)
+
+
+def curve(slope: float, at: float, spread: float, batches: list[int] = BATCHES) -> crossing.Curve:
+    """a / b = (batch / at) ** slope, with windows that spread."""
+    generator = np.random.default_rng(3)
+    found = {}
+    for batch in batches:
+        a, b = (batch / at) ** slope, 1.0
+        found[batch] = tuple(
+            [(value * np.exp(generator.normal(0, spread, 10))).tolist() for _ in range(2)] for value in (a, b)
+        )
+    return found  # type: ignore[return-value]
+
+
+def test_curves_cross_where_the_formula_says() -> None:
+    found = crossing.find("torch", "jax", curve(1.0, 11.0, 1e-9))
+    assert found.batch == pytest.approx(11.0, rel=1e-6)
+    assert (found.below, found.above) == ("torch", "jax")
+    assert found.ci95 == pytest.approx([11.0, 11.0], rel=1e-6)
+
+
+def test_the_interval_of_a_crossing_holds_it_and_grows_with_the_spread() -> None:
+    narrow, wide = (crossing.find("a", "b", curve(1.0, 11.0, spread)) for spread in (0.02, 0.3))
+    assert narrow.ci95[0] is not None and narrow.ci95[1] is not None
+    assert narrow.ci95[0] < 11 < narrow.ci95[1]
+    assert wide.ci95[0] is not None and wide.ci95[1] is not None
+    assert wide.ci95[1] / wide.ci95[0] > narrow.ci95[1] / narrow.ci95[0]
+
+
+def test_curves_that_do_not_cross_have_no_crossing() -> None:
+    found = crossing.find("a", "b", curve(1.0, 1000.0, 0.01))
+    assert (found.batch, found.ci95, found.below, found.above) == (None, [], "a", "a")
+
+
+def test_a_crossing_near_the_end_may_lie_beyond_it() -> None:
+    found = crossing.find("a", "b", curve(0.2, 250.0, 0.2))
+    assert found.batch is None or found.ci95[1] is None
+
+
+def swept(folder: Path, batches: list[int]) -> None:
+    """Three batches of two contenders, the first call broken off after two of them."""
+    blocks, number = [], 1
+    for batch in batches:
+        torch, jax = max(4.0, 0.1 * batch), 0.5 + 0.2 * batch
+        blocks.append(
+            block(folder, {EAGER: [[torch] * 5] * 2, JIT: [[jax] * 5] * 2}, batch=batch, first=number)
+        )
+        number += 4
+    called(folder, *blocks, ended="interrupted")
+
+
+def test_a_sweep_goes_on_with_the_batches_that_are_not_whole(tmp_path: Path, plan: Plan) -> None:
+    axis = sweep.parse("batch=1..64", plan)
+    assert axis is not None
+    swept(run_folder(tmp_path, sweep=axis.declared()), [1, 2, 4])
+    assert sweep.left(axis, tmp_path, calls(tmp_path), [EAGER, JIT]) == [8, 16, 32, 64]
+    assert sweep.left(axis, tmp_path, calls(tmp_path), [EAGER, JIT, GRAPH]) == list(axis.batches)
+
+
+def test_what_a_sweep_shows(tmp_path: Path, plan: Plan) -> None:
+    axis = sweep.parse("batch=1..64", plan)
+    assert axis is not None
+    swept(run_folder(tmp_path, sweep=axis.declared()), list(axis.batches))
+    found = sweep.results(axis, tmp_path, calls(tmp_path), "cpu")
+    assert {(point.batch, point.fitted) for point in found.points} == {
+        (batch, batch in (1, 2, 32, 64)) for batch in axis.batches
+    }
+    (one,) = found.crossings
+    # 0.5 + 0.2 n = 4 at 17.5; interpolation in logarithms is no exact fit of a sum.
+    assert one.batch == pytest.approx(17.5, rel=0.1)
+    assert (one.below, one.above) == ("jax jit", "torch eager")
+    assert found.within[1] == 6
+    text = "\n".join(bench_table.notes(result_of(found)))
+    assert "jax jit is faster below batch 1" in text and "fitted on batches 1, 2, 32, 64" in text
+    heads, lines = bench_table.table(result_of(found))
+    assert heads == ["batch", "torch eager", "jax jit", "model"]
+    assert [line[0] for line in lines] == [str(batch) for batch in axis.batches]
+    assert [line[-1] for line in lines].count("predicts") == 3
+
+
+def result_of(found: Any) -> Any:
+    """As much of a result as the table of a sweep reads."""
+
+    class Result:
+        command, bench, sweep, speed, invocations, warnings = "bench", [], found, None, [], []
+
+    return Result()
