@@ -12,19 +12,19 @@ from parity.report.speeds import Crossing, HostModel, Sweep, SweepPoint
 Table = tuple[list[str], list[list[str]]]
 
 COLUMNS = {
-    "step_ms": ("step_ms",),
-    "launch_us": ("launch_us",),
-    "dispatch_us": ("dispatch_us",),
-    "calls": ("launch_calls_per_step",),
-    "kernels": ("kernels_per_step",),
-    "idle": ("device_idle_share",),
-    "exposed comm": ("exposed_comm_share", "exposed_comm_ms", "exposed_communication_ms"),
-    "mfu": ("mfu",),
-    "peak_mem_bytes": ("peak_mem_bytes",),
-    "compile_s": ("compile_s",),
-    "capture_s": ("capture_s",),
+    "step_ms": "step_ms",
+    "launch_us": "launch_us",
+    "dispatch_us": "dispatch_us",
+    "calls": "launch_calls_per_step",
+    "kernels": "kernels_per_step",
+    "idle": "device_idle_share",
+    "exposed_comm_ms": "exposed_communication_ms",
+    "mfu": "mfu",
+    "peak_mem_bytes": "peak_mem_bytes",
+    "compile_s": "compile_s",
+    "capture_s": "capture_s",
 }
-"""Heads, and the figure that stands under each: the first that the record knows."""
+"""Heads, and the figure that stands under each."""
 
 
 def table(result: Result) -> Table:
@@ -54,7 +54,7 @@ def notes(result: Result) -> Iterator[str]:
 
 
 def _contenders(rows: list[BenchRow]) -> Table:
-    shown = [head for head in COLUMNS if any(_cell(row, head) != "-" for row in rows)]
+    shown = [head for head in COLUMNS if any(words.figure(row.speed, COLUMNS[head]) != "-" for row in rows)]
     several = len({row.invocation for row in rows}) > 1
     peers = any(row.peer for row in rows)
     heads = [
@@ -72,18 +72,13 @@ def _contenders(rows: list[BenchRow]) -> Table:
             [
                 f"{row.side} {row.mode}",
                 *([str(row.invocation)] if several else []),
-                *(_cell(row, head) for head in shown),
+                *(words.figure(row.speed, COLUMNS[head]) for head in shown),
                 str(row.steps),
                 own,
                 *([_peer(row)] if peers else []),
             ]
         )
     return heads, lines
-
-
-def _cell(row: BenchRow, head: str) -> str:
-    name = next((name for name in COLUMNS[head] if hasattr(row.speed, name)), "")
-    return words.figure(row.speed, name) if name else "-"
 
 
 def _peer(row: BenchRow) -> str:
@@ -97,9 +92,9 @@ def _peer(row: BenchRow) -> str:
 def _left_out(rows: list[BenchRow]) -> Iterator[str]:
     """One line for the columns without a value, by reason."""
     reasons: dict[str, list[str]] = {}
-    for head, names in COLUMNS.items():
-        if all(_cell(row, head) == "-" for row in rows):
-            told = [row.speed.reasons[name] for row in rows for name in names if name in row.speed.reasons]
+    for head, name in COLUMNS.items():
+        if all(words.figure(row.speed, COLUMNS[head]) == "-" for row in rows):
+            told = [row.speed.reasons[name] for row in rows if name in row.speed.reasons]
             reasons.setdefault(told[0] if told else "not measured in this version", []).append(head)
     if reasons:
         yield "no column for " + "; ".join(f"{', '.join(heads)}: {why}" for why, heads in reasons.items())
