@@ -139,11 +139,9 @@ def _add(result: Result, saved: Saved, now: Timed) -> None:
     changes, unmeasured = [], {}
     for key in [*now, *(key for key in saved.timed if key not in now)]:
         side, mode, batch = key
-        name = f"{side} {mode}"
+        name = f"{side} {mode}, batch {batch}"
         if key not in saved.timed or key not in now:
-            unmeasured[name] = (
-                f"not timed at batch {batch} in {'the saved run' if key in now else 'this run'}"
-            )
+            unmeasured[name] = f"not timed in {'the saved run' if key in now else 'this run'}"
             continue
         modes = dict.fromkeys(passes[0].job.mode for passes in (saved.timed[key], now[key]))
         for figure in asked:
@@ -159,7 +157,7 @@ def _add(result: Result, saved: Saved, now: Timed) -> None:
             if found is not None:
                 changes.append(found)
             elif saved.limits:
-                unmeasured[f"{name} {figure}"] = "not measured in both runs, so it is not guarded"
+                unmeasured[f"{name}: {figure}"] = "not measured in both runs, so it is not guarded"
     result.against = Against(
         folder=str(saved.folder),
         same_host=not saved.changed.host,
