@@ -8,7 +8,7 @@ import shutil
 
 from parity.options import Bench
 from parity.plan import Plan, parse_baselines, parse_modes
-from spec.run import BASELINES
+from spec.run import BASELINES, OwnOptimizer
 
 Contender = tuple[str, str]
 """A side and the mode of its step."""
@@ -28,13 +28,8 @@ def contenders(plan: Plan, options: Bench) -> tuple[list[Contender], list[str]]:
         ours = [(side, plan.spec.execution.mode(side)) for side in plan.backends]
     left_out: list[str] = []
     if options.baselines == "all":
-        cannot = {
-            (side, name): reason
-            for side in plan.backends
-            for name in BASELINES[side]
-            if (reason := why_not(side, name, plan.spec.execution.device, plan.spec.execution.world_size))
-        }
         known = [(side, name) for side in plan.backends for name in BASELINES[side]]
+        cannot = {(side, name): reason for side, name in known if (reason := _why_not(side, name, plan))}
         baselines = [(side, f"baseline:{name}") for side, name in known if (side, name) not in cannot]
         left_out = [
             f"baseline {side}:{name} is left out: {reason}" for (side, name), reason in cannot.items()
@@ -43,6 +38,12 @@ def contenders(plan: Plan, options: Bench) -> tuple[list[Contender], list[str]]:
         baselines = list(parse_baselines(options.baselines, plan.backends))
     chosen = dict.fromkeys([*ours, *baselines])
     return sorted(chosen, key=lambda contender: plan.backends.index(contender[0])), left_out
+
+
+def _why_not(side: str, name: str, plan: Plan) -> str | None:
+    if isinstance(plan.spec.problem.optimizer, OwnOptimizer):
+        return "a baseline is stock, and the optimizer is the user's own"
+    return why_not(side, name, plan.spec.execution.device, plan.spec.execution.world_size)
 
 
 def why_not(side: str, name: str, device: str, world_size: int) -> str | None:

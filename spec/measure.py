@@ -83,7 +83,8 @@ _TABLE = (
         "bytes",
         "Most device memory that the framework's allocator had handed out at one time, from the start of "
         "the process to the end of its last step, on rank 0; in a data-parallel run every rank holds as "
-        "much. What the allocator keeps in reserve does not count.",
+        "much. The least over passes, since a process counts what it timed before too. What the allocator "
+        "keeps in reserve does not count.",
     ),
     Figure(
         "compile_s",

@@ -82,6 +82,7 @@ def test_bf16_trains_in_place_and_is_timed(tmp_path) -> None:
     samples = list(record.read_lines(tmp_path / "time" / "windows.jsonl"))
     kinds = ["start"] + ["window"] * 2 + ["dispatch"] * 5 + ["launch"] * 5 + ["memory"]
     assert [s["kind"] for s in samples] == kinds
+    assert samples[0]["initial"] is True
     assert samples[-1]["peak_mem_bytes"] > 0
 
 
