@@ -6,7 +6,6 @@ to the folder of an earlier call. The result is put together anew from all of th
 
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
 from parity import against, assemble, bench_blocks, bench_rows, folders, sweep, turns
@@ -43,9 +42,8 @@ def bench(options: Bench, argv: Sequence[str]) -> ExitCode:
     saved = against.find(options, plan, folder) if plan.pair else saved
     for note in notes:
         progress.say(note)
-    with ExitStack() as stack:
-        stack.enter_context(bench_blocks.alone(folder))
-        call, held = _measure(options, argv, plan, axis, chosen, timing, folder, progress)
+    with bench_blocks.alone(folder):
+        call, held = _measure(argv, plan, axis, chosen, timing, folder, progress)
         result = _result(plan, folder, held, axis, call, started)
         result.reasons += notes
         against.add(result, saved, held)
@@ -106,7 +104,6 @@ def _into(options: Bench) -> Path | None:
 
 
 def _measure(
-    options: Bench,
     argv: Sequence[str],
     plan: Plan,
     axis: Axis | None,
@@ -126,15 +123,14 @@ def _measure(
                 "name further --baselines or --mode, or leave --into out",
             )
     blocks, order = [], []
-    made = bench_blocks.last_number(folder / "passes", "[0-9]*")
+    made = bench_blocks.last_pass(folder)
     for batch in batches:
         own = turns.timed(sweep.with_batch(plan, batch), folder, chosen, timing, made)
         names = [Path(job.out).name for turn in own for job in turn.jobs]
         blocks.append(Block(batch=batch, contenders=chosen, passes=names))
         order, made = [*order, *own], made + len(names)
     call = bench_blocks.new_call(folder, argv, timing, describe_environment(), blocks)
-    done = bench_blocks.last_number(folder / "launches", "[0-9]*.log")
-    held = hold(plan, turns.joined(order), folder, progress, done)
+    held = hold(plan, turns.joined(order), folder, progress, bench_blocks.last_launch(folder))
     call.ended = held[-1].ended.how
     call.write(folder)
     return call, held

@@ -158,6 +158,17 @@ def alone(folder: Path) -> Generator[None]:
         os.close(handle)
 
 
-def last_number(paths: Path, pattern: str) -> int:
-    """The highest number that names of a folder begin with, such as 12 of `012_torch_time_eager`."""
-    return max((int(path.name.partition("_")[0]) for path in paths.glob(pattern)), default=0)
+def last_pass(folder: Path) -> int:
+    """The highest number of a pass that was made, or that a call was going to make when it was broken off."""
+    planned = [name for call in calls(folder) for block in call.blocks for name in block.passes]
+    return _highest([*planned, *(path.name for path in (folder / "passes").glob("[0-9]*"))])
+
+
+def last_launch(folder: Path) -> int:
+    """The highest number of a launch."""
+    return _highest([path.name for path in (folder / "launches").glob("[0-9]*.log")])
+
+
+def _highest(names: Sequence[str]) -> int:
+    """12 of `012_torch_time_eager`; 0 of none."""
+    return max((int(name.partition("_")[0]) for name in names), default=0)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from parity.bench_blocks import alone, calls, check_goes_on
+from parity.bench_blocks import alone, calls, check_goes_on, last_launch, last_pass
 from parity.bench_rows import rows, told
 from parity.contenders import contenders, why_not
 from parity.options import Bench
@@ -117,6 +117,17 @@ def test_a_run_that_is_no_benchmark_is_refused(tmp_path: Path, plan: Plan) -> No
     time_pass(run_folder(tmp_path) / "passes" / "001_torch_time", EAGER, [1.0])
     with pytest.raises(RuleError, match="--into names a benchmark"):
         check_goes_on(tmp_path, plan, None, ENVIRONMENT)
+
+
+def test_what_a_broken_off_call_did_not_make_is_not_taken_for_what_a_later_one_makes(tmp_path: Path) -> None:
+    """Names of passes are planned beforehand, so those of a later call begin behind them."""
+    run_folder(tmp_path)
+    called(tmp_path, block(tmp_path, {EAGER: windows(2.0)[:1], JIT: []}), ended="interrupted")
+    assert last_pass(tmp_path) == 4
+    assert last_launch(tmp_path) == 0
+    (tmp_path / "launches").mkdir()
+    (tmp_path / "launches" / "007_jax.log").write_text("")
+    assert last_launch(tmp_path) == 7
 
 
 def test_two_benchmarks_at_once_in_one_folder_are_refused(tmp_path: Path) -> None:
