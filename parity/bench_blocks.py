@@ -125,6 +125,9 @@ def check_goes_on(folder: Path, plan: Plan, sweep: Any, environment: dict[str, A
         found.append(f"problem hash {saved.problem.sha256()[:8]}, now {spec.problem.sha256()[:8]}")
     if (was.device, was.world_size) != (now.device, now.world_size):
         found.append(f"{was.world_size} x {was.device}, now {now.world_size} x {now.device}")
+    for side in plan.backends:
+        if was.mode(side) != now.mode(side):
+            found.append(f"own {side} step {was.mode(side)}, now {now.mode(side)}")
     if before.get("sweep") != sweep:
         found.append(f"sweep {before.get('sweep')}, now {sweep}")
     if not found:

@@ -29,7 +29,9 @@ COLUMNS = {
 
 def table(result: Result) -> Table:
     """Heads and lines."""
-    return _sweep(result.sweep) if result.sweep is not None else _contenders(result.bench)
+    if result.sweep is not None:
+        return _sweep(result.sweep)
+    return _contenders(result.bench, result.runs[0].modes)
 
 
 def notes(result: Result) -> Iterator[str]:
@@ -53,7 +55,12 @@ def notes(result: Result) -> Iterator[str]:
         yield f"warning: {one.kind}: {one.where}: {one.found}; next: {one.mend}"
 
 
-def _contenders(rows: list[BenchRow]) -> Table:
+def _contenders(rows: list[BenchRow], modes: dict[str, str]) -> Table:
+    """A contender a row.
+
+    Args:
+      modes: each side's own.
+    """
     shown = [head for head in COLUMNS if any(words.figure(row.speed, COLUMNS[head]) != "-" for row in rows)]
     several = len({row.invocation for row in rows}) > 1
     peers = any(row.peer for row in rows)
@@ -67,7 +74,7 @@ def _contenders(rows: list[BenchRow]) -> Table:
     ]
     lines = []
     for row in rows:
-        own = words.ratio(row.ratio_to_own) if row.ratio_to_own or row.mode.startswith("baseline:") else "own"
+        own = "own" if row.mode == modes.get(row.side) else words.ratio(row.ratio_to_own)
         lines.append(
             [
                 f"{row.side} {row.mode}",
@@ -86,7 +93,7 @@ def _peer(row: BenchRow) -> str:
         return "-"
     if row.peer == row.mode:
         return "the best peer"
-    return f"{words.ratio(row.ratio_to_peer)} of {row.peer.removeprefix('baseline:')}"
+    return f"{row.peer.removeprefix('baseline:')}: {words.ratio(row.ratio_to_peer)}"
 
 
 def _left_out(rows: list[BenchRow]) -> Iterator[str]:

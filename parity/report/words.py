@@ -20,8 +20,8 @@ def compact(value: float) -> str:
 
 
 def ratio(value: Ratio | None) -> str:
-    """`1.461 (1.339-1.617)`; `-` for none."""
+    """`1.461 (1.339-1.617) SLOWER`; `-` for none."""
     if value is None:
         return "-"
     low, high = value.ci95
-    return f"{value.median:.3f} ({low:.3f}-{high:.3f})"
+    return f"{value.median:.3f} ({low:.3f}-{high:.3f}) {value.verdict or ''}".rstrip()

@@ -1,6 +1,7 @@
 """Benchmarks that several calls measured: rows, ratios within a block alone, what no folder takes."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -53,15 +54,24 @@ def test_ratios_are_formed_within_a_call_and_never_across(folder: Path) -> None:
 
 
 def test_the_table_names_calls_and_leaves_empty_columns_out(folder: Path) -> None:
-    class Result:
-        command, bench, speed, sweep = "bench", rows(folder, calls(folder)), None, None
-        invocations, warnings = [call.told() for call in calls(folder)], []
-
-    result: Any = Result()
+    # As much of a result as the table reads.
+    result: Any = SimpleNamespace(
+        command="bench",
+        runs=[SimpleNamespace(modes={"torch": "eager", "jax": "jit"})],
+        bench=rows(folder, calls(folder)),
+        speed=None,
+        sweep=None,
+        invocations=[call.told() for call in calls(folder)],
+        warnings=[],
+    )
     heads, lines = bench_table.table(result)
     assert heads == ["", "call", "step_ms", "dispatch_us", "steps", "/ own step", "/ best peer"]
     assert lines[0][:2] == ["torch eager", "1"] and lines[0][-2] == "own"
-    assert lines[0][-1].endswith(" of eager") and lines[1][-1] == "the best peer"
+    assert (
+        lines[0][-1].startswith("eager: 0.")
+        and lines[0][-1].endswith(" FASTER")
+        and lines[1][-1] == "the best peer"
+    )
     notes = list(bench_table.notes(result))
     assert notes[0] == (
         "every pass was timed from the initial state: put back after warm-up, and equal to the bit"
@@ -109,6 +119,9 @@ def test_another_problem_or_sweep_is_refused(folder: Path, plan: Plan) -> None:
     other = make_plan(Bench(preset="toy-mlp", steps=11, device="cpu"))
     with pytest.raises(RuleError, match="problem hash"):
         check_goes_on(folder, other, None, ENVIRONMENT)
+    compiled = make_plan(Bench(preset="toy-mlp", steps=10, device="cpu", mode="torch=inductor"))
+    with pytest.raises(RuleError, match="own torch step eager, now inductor"):
+        check_goes_on(folder, compiled, None, ENVIRONMENT)
     with pytest.raises(RuleError, match="sweep None, now"):
         check_goes_on(folder, plan, {"batches": [1, 2], "fitted": [1, 2]}, ENVIRONMENT)
 

@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -183,7 +184,4 @@ def test_what_a_sweep_shows(tmp_path: Path, plan: Plan) -> None:
 def result_of(found: Any) -> Any:
     """As much of a result as the table of a sweep reads."""
 
-    class Result:
-        command, bench, sweep, speed, invocations, warnings = "bench", [], found, None, [], []
-
-    return Result()
+    return SimpleNamespace(command="bench", bench=[], sweep=found, speed=None, invocations=[], warnings=[])
