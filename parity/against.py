@@ -161,13 +161,29 @@ def _add(result: Result, saved: Saved, now: Timed) -> None:
     result.against = Against(
         folder=str(saved.folder),
         same_host=not saved.changed.host,
-        differences=[*saved.changed.device, *saved.changed.host, *saved.changed.versions],
+        differences=[
+            *saved.changed.device,
+            *saved.changed.host,
+            *saved.changed.versions,
+            *_timing(saved.timed, now),
+        ],
         changes=changes,
         unmeasured=unmeasured,
     )
     if any(one.failed for one in changes):
         result.exit_code = int(graver(ExitCode(result.exit_code), ExitCode.SLOWER))
     result.reasons += against_lines.reasons(result.against)
+
+
+def _timing(before: Timed, now: Timed) -> list[str]:
+    """How much was measured, where it was not as much."""
+    was, found = (
+        sorted({passes[0].job.timing.steps_per_window for passes in timed.values()})
+        for timed in (before, now)
+    )
+    if was == found:
+        return []
+    return [f"steps a window {', '.join(map(str, was))}, now {', '.join(map(str, found))}"]
 
 
 def graver(a: ExitCode, b: ExitCode) -> ExitCode:
