@@ -21,6 +21,7 @@ from jax_impl.xla import compilations
 from jax_impl.xla.arrange import arranged
 from spec.data.batches import Batch
 from spec.data.folder import batch_file
+from spec.edits.weights import moved
 from spec.jit import JitOptions
 from spec.job import Job
 from spec.weights import Tensors, raw_bytes, save_tensors
@@ -45,6 +46,7 @@ class Observer:
         self._phases: dict[int, list[str]] = {}
         for phase, step in (job.observed_at(entry) for entry in job.observe):
             self._phases.setdefault(step, []).append(phase)
+        self._edits = job.edits
         self._activations: Tensors = {}
         self.activations: list[str] = []
         """Names of the activations that were seen; a program has no order that could be told."""
@@ -68,7 +70,7 @@ class Observer:
             self._foreseen = trainer.look(taken)
         if "act" in phases and trainer.ranks.rank == 0:
             self._forward = self._forward or forward_program(trainer, rows)
-            self._activations = activations(trainer, rows, self._forward)
+            self._activations = dict(moved(self._edits, activations(trainer, rows, self._forward), back=True))
             self.activations = [key.removeprefix("act/") for key in self._activations]
 
     def after(self, trainer: Trainer, step: int) -> None:

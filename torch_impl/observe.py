@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from spec.data.batches import Batch
 from spec.data.folder import batch_file
+from spec.edits.weights import moved
 from spec.job import Job
 from spec.weights import Tensors, save_tensors
 from torch_impl.trainer import Trainer
@@ -32,6 +33,7 @@ class Observer:
         self._phases: dict[int, list[str]] = {}
         for phase, step in (job.observed_at(entry) for entry in job.observe):
             self._phases.setdefault(step, []).append(phase)
+        self._edits = job.edits
         self._activations: Tensors = {}
         self.activations: list[str] = []
         """Names of the activations that were seen, as they were computed."""
@@ -48,7 +50,7 @@ class Observer:
           taken: as the step takes them.
         """
         if "act" in self._phases.get(step, ()) and trainer.ranks.rank == 0:
-            self._activations = activations(trainer, rows)
+            self._activations = dict(moved(self._edits, activations(trainer, rows), back=True))
             self.activations = [key.removeprefix("act/") for key in self._activations]
 
     def after(self, trainer: Trainer, step: int) -> None:

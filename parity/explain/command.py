@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from parity import folders
@@ -156,14 +157,31 @@ def _finite(value: float) -> float:
 
 
 def _confirmed(one: Tried, seen: dict[str, list[str]]) -> causes.Confirmed:
-    edit = one.edit
+    edit, was = one.edit, seen.get(one.edit.name, [])
     mend = {side: mended(edit, side) for side in ("torch", "jax")}
+    back = _as_torch_is(edit, was)
     return causes.Confirmed(
         edit=show(edit),
         what=tell(edit),
-        was=seen.get(edit.name, []),
-        mend={"torch": f"to be as jax is: {mend['torch']}", "jax": f"what jax does now: {mend['jax']}"},
+        was=was,
+        mend={
+            "torch": f"to be as jax is: {mend['torch']}",
+            "jax": (f"to be as torch is: {back}; " if back else "") + f"what jax does now: {mend['jax']}",
+        },
     )
+
+
+def _as_torch_is(edit: Edit, was: list[str]) -> str:
+    """How what stood on the torch side is written in JAX; empty where it was several things or no value."""
+    if len(was) != 1:
+        return ""
+    form = CATALOGUE[edit.name].mend["jax"]
+    if isinstance(form, dict) and "{was}" in form.get(0, ""):
+        return form[0].replace("{was}", was[0])
+    try:
+        return mended(replace(edit, value=float(was[0])), "jax")
+    except (ValueError, KeyError):
+        return ""
 
 
 def mended(edit: Edit, side: str) -> str:
@@ -186,7 +204,8 @@ def lines(explanation: causes.Explanation) -> list[str]:
         for one in step.confirmed:
             found.append(f"   cause: {one.edit}: {one.what}")
             if one.was:
-                found.append(f"   torch had: {', '.join(one.was)}")
+                value = one.edit.rpartition("=")[2]
+                found.append(f"   torch had: {', '.join(one.was)}; jax has: {value}")
             found += [f"   {side}: {text}" for side, text in one.mend.items()]
         found += [f"   helps here, but not on what was held out: {edit}" for edit in step.refuted]
         nearest = sorted(step.tried, key=lambda one: (-one.closed, one.left))[:3]

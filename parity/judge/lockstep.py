@@ -21,6 +21,7 @@ from parity.judge.evidence import CAUSAL_ORDER
 from parity.judge.floors import Floor, Least, floor, larger, least, raised, within
 from parity.judge.likeness import Likeness, liken
 from parity.judge.measures import rms
+from parity.judge.oddity import tell
 from parity.judge.order import Named, shared
 from parity.judge.rule import Error, Finding
 from parity.judge.steps import SCALARS, Steps, reruns
@@ -213,7 +214,7 @@ class _Step:
         floors = self._floors(values, (read_a, read_b), s, smallest, before)
         phi = larger(floors)
         truths = liken(true[0], true[1], s, rule.U64) if true else None
-        finding, reason = self._finding(sides, truths, s, phi, exact)
+        finding, reason = self._finding(sides, truths, s, phi, exact, tell(*(true or values), self._labels))
         if finding == "same" and meant:
             finding, reason = self._precision(values, meant, meant is not true, s, floors)
         return Row(
@@ -251,18 +252,18 @@ class _Step:
         return within(one, other), within(other, one)
 
     def _finding(
-        self, sides: Likeness, truths: Likeness | None, s: float, phi: Floor, exact: bool
+        self, sides: Likeness, truths: Likeness | None, s: float, phi: Floor, exact: bool, odd: str
     ) -> tuple[Finding, str]:
-        """Rules 1, 3 and 4."""
+        """Rules 1, 3 and 4; `odd` says where one side alone is not finite."""
         if exact:
             equal = sides.rms == 0
             return ("same", "") if equal else ("semantics", "read from one table, so it must be equal")
         if truths is None:
             finding = rule.without_truth(sides, s, phi)
-            return finding, "" if finding == "same" else "no truth was given"
+            return finding, "" if finding == "same" else odd or "no truth was given"
         if rule.semantically_equal(truths, s, phi, self._u):
             return "same", ""
-        far = "one side alone is not finite in float64"
+        far = f"in float64 {odd}"
         if truths.rms is not None and truths.largest is not None:
             far = f"in float64 rms rel {truths.rms / s:.1e}, worst element {truths.largest:.1e}"
         return ("semantics" if rule.visible(truths, s, phi) else "latent"), far

@@ -13,7 +13,7 @@ import numpy as np
 from parity.cluster import Cluster
 from parity.commands import side_commands
 from parity.launch import SideFailed, launch, raise_told
-from parity.pairs import read, record
+from parity.pairs import first_values, read, record
 from parity.plan import Plan
 from parity.progress import Progress
 from parity.report.result import PairRecord
@@ -40,11 +40,13 @@ class Settled:
     plan: Plan
     match: Match | None = None
     """None where one side runs alone, and for a preset."""
+    first_values: tuple[str, ...] = ()
+    """How the first values of two sides differ that bring their own."""
 
     @property
     def refusals(self) -> list[str]:
         """Why nothing can be run."""
-        return record.refusals(self.match) if self.match else []
+        return [*(record.refusals(self.match) if self.match else ()), *self.first_values]
 
     @property
     def notes(self) -> list[str]:
@@ -85,6 +87,8 @@ def settle(plan: Plan, folder: Path, progress: Progress) -> Settled:
         match = codec.read_json(described["jax"] / MATCH, Match)
         if match.unmatched_torch or match.unmatched_jax:
             return Settled(plan=plan, match=match)
+        if init == "own" and (differ := _own_values(described)):
+            return Settled(plan=plan, match=match, first_values=tuple(differ))
     table = _table(codec.read_json(first / DESCRIPTION, Description), init, match)
     if isinstance(plan.spec.problem.optimizer, OwnOptimizer):
         table = tuple(replace(row, decayed=False) for row in table)
@@ -197,6 +201,11 @@ def _first_values(plan: Plan, init: str, described: dict[str, Path], match: Matc
         drawn = init_parameters(problem.parameter_table(), problem.seed_weights)
         values |= {f"param/{name}": array for name, array in drawn.items()}
     return {name: _narrow(array) for name, array in values.items()}
+
+
+def _own_values(described: dict[str, Path]) -> list[str]:
+    torch, jax = load_tensors(described["torch"] / VALUES), load_tensors(described["jax"] / INITIAL)
+    return first_values.refusals(_of(torch, ("param",)), jax)
 
 
 def _of(values: Tensors, phases: tuple[str, ...]) -> Tensors:

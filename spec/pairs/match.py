@@ -16,6 +16,8 @@ class Match:
     unmatched_torch: tuple[str, ...] = ()
     """Path and shape of tensors without a counterpart. A constant that no step changes needs none."""
     unmatched_jax: tuple[str, ...] = ()
+    ties: tuple[str, ...] = ()
+    """Where one side alone ties what the other holds apart: which, and how their gradients relate."""
     tried: int = 0
     """Candidates whose loss and gradients were computed."""
     settled: tuple[str, ...] = ()
