@@ -36,6 +36,7 @@ _REASONS = {
     "max_norm": ", no step of which was clipped",
     "schedule_offset": ", whose learning rate does not change",
     "schedule_end": ", whose learning rate does not change",
+    "rope_theta": ", no position of which is rotated",
     "loss_mean": ", whose micro-batches have as many tokens each",
 }
 

@@ -30,7 +30,7 @@ def load_side(files: PairFiles, problem: Problem) -> Side:
     """
     path = files.jax
     is_own = isinstance(problem.optimizer, OwnOptimizer)
-    wide = jax.config.jax_enable_x64
+    wide = _is_wide()
     module = user_code.load(path, ["build", "loss", *(["optimizer"] if is_own else [])])
     _keep_wide(wide, files)
     compute = jnp.dtype(problem.profile.compute)
@@ -58,13 +58,17 @@ def load_side(files: PairFiles, problem: Problem) -> Side:
     return Side(build, loss, module.optimizer if is_own else None, files.links)
 
 
+def _is_wide() -> bool:
+    return bool(jax.config.values["jax_enable_x64"])
+
+
 def _keep_wide(wide: bool, files: PairFiles) -> None:
     """Undoes what a file did to the switch of 64 bits, where a narrower run is asked about in float64.
 
     Raises:
       RuleError: the run itself computes in float64, and would have been in float32 unseen.
     """
-    if not wide or jax.config.jax_enable_x64:
+    if not wide or _is_wide():
         return
     if files.computes == "float64":
         raise RuleError(

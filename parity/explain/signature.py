@@ -131,15 +131,11 @@ def _rows(left: Left, first: Key, reference: Reference) -> Iterator[Signature]:
     words = f"{first}: each row is the other side's times a number of its own, torch / jax from "
     words += f"{1 + share_N.min():.6g} to {1 + share_N.max():.6g}"
     if share_N.min() >= 0 or share_N.max() <= 0:
-        yield Signature(
-            "largest where inputs are small",
-            f"{words}, all on one side of 1: as an eps does, largest where inputs are small; with larger rows "
-            "alone it would hardly show",
-        )
+        words += ", all on one side of 1: as an eps does, largest where inputs are small; large rows hide it"
+        yield Signature("largest where inputs are small", words)
     else:
-        yield Signature(
-            "largest where means are large", f"{words}, to both sides of 1: as rounding of sums does"
-        )
+        words += ", on both sides of 1: as rounding of sums does"
+        yield Signature("largest where means are large", words)
 
 
 def _parallel(left: Left, first: Key, state: Tensors) -> Iterator[Signature]:

@@ -214,7 +214,9 @@ class _Step:
         floors = self._floors(values, (read_a, read_b), s, smallest, before)
         phi = larger(floors)
         truths = liken(true[0], true[1], s, rule.U64) if true else None
-        finding, reason = self._finding(sides, truths, s, phi, exact, tell(*(true or values), self._labels))
+        plainest = true or values
+        odd = tell(plainest[0], plainest[1], self._labels)
+        finding, reason = self._finding(sides, truths, s, phi, exact, odd)
         if finding == "same" and meant:
             finding, reason = self._precision(values, meant, meant is not true, s, floors)
         return Row(

@@ -13,7 +13,7 @@ import numpy as np
 from parity.cluster import Cluster
 from parity.commands import side_commands
 from parity.launch import SideFailed, launch, raise_told
-from parity.pairs import first_values, read, record
+from parity.pairs import first_values, read, record, sight
 from parity.plan import Plan
 from parity.progress import Progress
 from parity.report.result import PairRecord
@@ -40,6 +40,8 @@ class Settled:
     plan: Plan
     match: Match | None = None
     """None where one side runs alone, and for a preset."""
+    sight: tuple[str, ...] = ()
+    """What its batches cannot show."""
     first_values: tuple[str, ...] = ()
     """How the first values of two sides differ that bring their own."""
 
@@ -55,6 +57,7 @@ class Settled:
         return [
             *(record.notes(self.match) if self.match else ()),
             *((UNCOMPARED, NOT_EDITED) if own else ()),
+            *self.sight,
         ]
 
     @property
@@ -96,7 +99,11 @@ def settle(plan: Plan, folder: Path, progress: Progress) -> Settled:
     initial = folder / _PAIR / INITIAL
     save_tensors(initial, _first_values(plan, init, described, match))
     links = match.links if match else ()
-    return Settled(plan=_with_files(plan, links=links, described=None, initial=str(initial)), match=match)
+    return Settled(
+        plan=_with_files(plan, links=links, described=None, initial=str(initial)),
+        match=match,
+        sight=tuple(sight.notes(batches)) if match else (),
+    )
 
 
 def _describe_all(plan: Plan, folder: Path, progress: Progress) -> dict[str, Path]:
