@@ -48,6 +48,8 @@ UNDONE = {
 # A mask of -10000 is as good as one of -1e9.
 UNDONE |= {"conv_padding=1": "conv_padding=2", "mask_value=-10": "mask_value=-10000"}
 NOT_IN_THE_KITCHEN = {"batchnorm_eps", "batchnorm_momentum", "batchnorm_biased", "qkv_split"}
+# Seen where means are large, which they are not there: tests/corpus has such a pair.
+NOT_IN_THE_KITCHEN |= {"layernorm_fast_variance"}
 
 
 def test_none_is_forgotten() -> None:
