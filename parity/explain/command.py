@@ -190,6 +190,7 @@ def mended(edit: Edit, side: str) -> str:
     text = form if isinstance(form, str) else form[edit.value]
     value, rest = f"{edit.value:.9g}", f"{1 - edit.value:.9g}"
     line = text.replace("{value}", value).replace("{one_minus}", rest)
+    line = line.replace("{size}", f"{abs(edit.value):.9g}")
     return f"{line} ({edit.target})" if edit.target else line
 
 
