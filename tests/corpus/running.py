@@ -28,6 +28,8 @@ class Found:
 
     case: str
     variant: str
+    expected: dict[str, Any]
+    """The variant as it was then; a finding is of no use once the variant says something else."""
     commands: list[str]
     exit_codes: list[int]
     verdict: str
@@ -60,6 +62,7 @@ def run(case: Case, variant: Variant) -> Found:
     found = {
         "case": case.id,
         "variant": variant.name,
+        "expected": wanted(variant),
         "commands": [words.format(case=case.folder.name) for words in variant.commands],
         "exit_codes": [one.returncode for one in done],
         "verdict": result.get("verdict") or ("REFUSED" if done[0].returncode == 2 else "none"),
@@ -74,6 +77,12 @@ def run(case: Case, variant: Variant) -> Found:
     }
     wrong = list(_wrong(variant, found, said + json.dumps(result)))
     return Found(**found, wrong=wrong, seconds=round(time.monotonic() - began, 1))
+
+
+def wanted(variant: Variant) -> dict[str, Any]:
+    """What a variant expects, as it is kept with its finding."""
+    content: dict[str, Any] = json.loads(json.dumps(asdict(variant)))
+    return {name: value for name, value in content.items() if name != "miss"}
 
 
 def _parity(words: str, folder: Path) -> subprocess.CompletedProcess[str]:
