@@ -77,6 +77,8 @@ def test_a_planted_edit_is_found_and_confirmed(planting: Planting, planted: str)
             ["layernorm_eps=1e-05", "gelu_erf=0", "clip_eps=0"],
         ),
         (("adam_eps=1e-4", "weight_decay=0.03"), ["adam_eps=1e-08", "weight_decay=0.1"]),
+        # Both meet in the output of the attention, which neither closes alone.
+        (("attention_scale=0.7", "mask_value=-10"), ["attention_scale=1", "mask_value=-10000"]),
     ],
 )
 def test_several_are_peeled_one_by_one(
