@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.corpus.case import ALL, Case, Variant, left_out, read_all
 from tests.corpus.matrix import markdown, standing
-from tests.corpus.running import Found, as_json, run, wanted
+from tests.corpus.running import Found, as_json, run, wanted, wrongs
 
 _TABLE = "matrix.md"
 
@@ -49,8 +49,8 @@ def _run(case: Case, out: Path, again: bool) -> None:
     kept = {} if again else _lines(path)
     lines = []
     for variant in case.variants:
-        if variant.name in kept and _is_of(kept[variant.name], variant):
-            lines.append(json.dumps(kept[variant.name]))
+        if variant.name in kept and (judged := _judged(kept[variant.name], case, variant)):
+            lines.append(json.dumps(judged))
             continue
         found: Found = run(case, variant)
         lines.append(as_json(found))
@@ -59,10 +59,17 @@ def _run(case: Case, out: Path, again: bool) -> None:
         path.write_text("\n".join(lines) + "\n", "ascii")
 
 
-def _is_of(finding: dict[str, Any], variant: Variant) -> bool:
-    """Whether the variant still expects what it did when it was run."""
-    now = wanted(variant)
-    return finding.get("expected", now) == now
+def _judged(finding: dict[str, Any], case: Case, variant: Variant) -> dict[str, Any] | None:
+    """A kept finding under what its variant expects now; None where its commands are others.
+
+    Where the expectations changed since, words are looked for in what was printed alone, since the result of
+    the run is gone: what stands nowhere else needs another run.
+    """
+    if finding["commands"] != [words.format(case=case.folder.name) for words in variant.commands]:
+        return None
+    if finding.get("expected") == wanted(variant):
+        return finding
+    return finding | {"wrong": list(wrongs(variant, finding, finding["printed"]))}
 
 
 def _lines(path: Path) -> dict[str, dict[str, Any]]:
@@ -73,13 +80,14 @@ def _lines(path: Path) -> dict[str, dict[str, Any]]:
 
 def _kept(cases: dict[str, Case], out: Path) -> dict[tuple[str, str], dict[str, Any]]:
     assert set(cases) <= set(ALL)
-    lines = {name: _lines(out / f"{case.folder.name}.jsonl") for name, case in cases.items()}
-    return {
-        (name, variant.name): lines[name][variant.name]
-        for name, case in cases.items()
-        for variant in case.variants
-        if variant.name in lines[name] and _is_of(lines[name][variant.name], variant)
-    }
+    found = {}
+    for name, case in cases.items():
+        lines = _lines(out / f"{case.folder.name}.jsonl")
+        for variant in case.variants:
+            judged = _judged(lines[variant.name], case, variant) if variant.name in lines else None
+            if judged is not None:
+                found[name, variant.name] = judged
+    return found
 
 
 if __name__ == "__main__":

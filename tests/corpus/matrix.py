@@ -3,6 +3,7 @@
 Must not: run anything, or count what the tool does less than its report asks for as a pass.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -67,6 +68,13 @@ def _verdict(verdict: str, kind: str) -> str:
     return f"{verdict} {kind}".strip()
 
 
+def _first(found: dict[str, Any]) -> str:
+    """Where the run parts, and where the explanation begins: it sees activations that not every run compares."""
+    traced = re.search(r"1\. first difference: (.+?) \(rms", found["printed"])
+    words = [found["first"].rstrip("/")] + ([f"explained from {traced[1]}"] if traced else [])
+    return "; ".join(word for word in words if word)
+
+
 def _causes(edits: Sequence[str]) -> str:
     """The kinds of the edits, without their values."""
     return " + ".join(sorted({edit.split("=")[0].split("@")[0] for edit in edits})) or _NO_CAUSE
@@ -92,7 +100,7 @@ def _every(rows: Rows) -> Iterator[str]:
             f"{case.id} {variant.name}".strip(),
             case.symptom,
             _verdict(found["verdict"], found["class_"]),
-            found["first"],
+            _first(found),
             ", ".join(found["edits"]),
             f"{found['seconds']:.0f}",
             f"{stands}: {note}" if note else stands,

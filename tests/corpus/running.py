@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -29,7 +30,7 @@ class Found:
     case: str
     variant: str
     expected: dict[str, Any]
-    """The variant as it was then; a finding is of no use once the variant says something else."""
+    """The variant as it was then."""
     commands: list[str]
     exit_codes: list[int]
     verdict: str
@@ -75,7 +76,7 @@ def run(case: Case, variant: Variant) -> Found:
         "reasons": result.get("reasons", []),
         "printed": said,
     }
-    wrong = list(_wrong(variant, found, said + json.dumps(result)))
+    wrong = list(wrongs(variant, found, said + json.dumps(result)))
     return Found(**found, wrong=wrong, seconds=round(time.monotonic() - began, 1))
 
 
@@ -97,8 +98,13 @@ def _parity(words: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def _wrong(expected: Variant, found: dict[str, Any], text: str) -> Any:
-    """One sentence for each thing that is not as expected."""
+def wrongs(expected: Variant, found: dict[str, Any], text: str) -> Iterator[str]:
+    """One sentence for each thing that is not as expected.
+
+    Args:
+      found: the fields of `Found`.
+      text: in which words are looked for.
+    """
     codes = list(expected.exit_codes) or [_EXIT_CODES[expected.verdict]]
     if found["exit_codes"][: len(codes)] != codes:
         yield f"exit codes {found['exit_codes']}, expected {codes}"

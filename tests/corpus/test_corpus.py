@@ -34,7 +34,8 @@ def test_a_case_is_well_formed(case: Case) -> None:
 def test_a_miss_is_never_counted_as_a_pass() -> None:
     variant = Variant(commands=("run",), verdict="SAME", miss="The tool cannot do it.")
     case = Case(id="P01", sources=("a",), symptom="b", must="c", variants=(variant,))
-    found = {"verdict": "SAME", "class_": "", "first": "", "edits": [], "seconds": 1.0, "wrong": []}
+    found = {"verdict": "SAME", "class_": "", "first": "", "edits": [], "printed": "", "seconds": 1.0}
+    found["wrong"] = []
     text = markdown({"P01": case}, {("P01", ""): found}, {})
     assert "0 pass, 1 MISS, 0 FAIL" in text and "MISS: The tool cannot do it." in text
     text = markdown({"P01": case}, {("P01", ""): found | {"wrong": ["verdict SAME"]}}, {})
