@@ -69,7 +69,7 @@ def _verdict(verdict: str, kind: str) -> str:
 
 
 def _first(found: dict[str, Any]) -> str:
-    """Where the run parts, and where the explanation begins: it sees activations that not every run compares."""
+    """Where the run parts, and where its explanation begins, which sees activations in every run."""
     traced = re.search(r"1\. first difference: (.+?) \(rms", found["printed"])
     words = [found["first"].rstrip("/")] + ([f"explained from {traced[1]}"] if traced else [])
     return "; ".join(word for word in words if word)
