@@ -12,6 +12,7 @@ import jax
 import numpy as np
 from flax import nnx
 
+from jax_impl.compile import without_compiler
 from jax_impl.memory import Arrays, TrainState
 from jax_impl.promote import through
 from jax_impl.runtime import compiler_options, matmul_precision
@@ -100,8 +101,8 @@ class Observer:
 
 
 def forward_program(trainer: Trainer, rows: Batch) -> Forward:
-    """Compiles the pass that gives all activations, for rows of these shapes and dtypes."""
-    arena, profile = trainer.state, trainer.problem.profile
+    """The pass that gives all activations, compiled for rows like these; not compiled in mode nojit."""
+    arena, profile = trainer.state, trainer.compiled_as
 
     def forward(params: Arrays, buffers: Arrays, batch: dict[str, jax.Array]) -> Arrays:
         # Layer by layer, however the step goes through them: a loop has one output for all.
@@ -111,6 +112,8 @@ def forward_program(trainer: Trainer, rows: Batch) -> Forward:
             _, outputs = run(module, batch)
         return cast(_by_call(outputs), profile.master)
 
+    if trainer.mode == "nojit":
+        return without_compiler(through(forward))
     arguments = arena.tensors("param"), arena.tensors("buffer"), rows
     with compilations.apart():
         return jax.jit(through(forward)).lower(*arguments).compile(compiler_options(profile))

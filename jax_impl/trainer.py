@@ -11,7 +11,7 @@ Must not: touch files. Counterpart: `torch_impl/trainer.py`.
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -93,6 +93,8 @@ class Trainer:
         self._edits = tuple(edits)
         """Planted changes."""
         chosen = constants(problem, self._edits)
+        self.compiled_as = replace(problem.profile, excess=chosen.excess_precision)
+        """What compilers are told."""
         self._edited: Seen = {}
         """What stood where they acted inside the model."""
         # A preset's own model reads some of its constants itself.
@@ -170,7 +172,7 @@ class Trainer:
         if 1 not in self._programs:
             with compilations.apart():
                 self._programs[1] = compile_step(
-                    self._step, self._begun(), batch, self.mode, self.problem.profile
+                    self._step, self._begun(), batch, self.mode, self.compiled_as
                 )
         self._launch(batch, 1)
 
@@ -189,7 +191,7 @@ class Trainer:
         if count not in self._programs:
             with compilations.apart():
                 self._programs[count] = compile_several(
-                    self._step, self._begun(), batches, self.mode, self.problem.profile
+                    self._step, self._begun(), batches, self.mode, self.compiled_as
                 )
         self._launch(batches, count)
 
@@ -219,7 +221,9 @@ class Trainer:
         batch = self.stage(self.planted(rows))
         with compilations.apart():
             if self._observed is None:
-                self._observed = compile_observed(self._step, self._begun(), batch, self.problem.profile)
+                self._observed = compile_observed(
+                    self._step, self._begun(), batch, self.mode, self.compiled_as
+                )
             after, _, self.state.seen = self._observed(self.state.train_state, batch)
         return after
 

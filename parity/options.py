@@ -140,8 +140,14 @@ class Saved(Output):
 class Explain(Saved):
     """Find the cause of a difference and confirm it: which change makes one side the other.
 
+    Where float64 shows no difference in meaning, or no change explains it, the step that differs is made in
+    every mode, and the edge that carries it is named: a side's arithmetic, its compiler, its capture.
+
     Exit code: 0 every difference is explained, 1 something is left, 2 usage, 6 a side crashed or hung.
     """
+
+    attribute: bool = False
+    """Do that where a change explains everything too."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ Must not: touch files. Counterpart: `jax_impl/trainer.py`.
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -85,6 +85,8 @@ class Trainer:
         self._edits = tuple(edits)
         """Planted changes."""
         chosen = constants(problem, self._edits)
+        self.compiled_as = replace(problem.profile, excess=chosen.excess_precision)
+        """What compilers are told."""
         self._edited: Seen = {}
         """What stood where they acted inside the model."""
         # A preset's own model reads some of its constants itself.
@@ -157,7 +159,7 @@ class Trainer:
         if self.compiled is None:
             assert isinstance(self.state, Arena)
             self.compiled = compile_step(
-                self._step, self.state, batch, self.mode, self.problem.profile, self._plan
+                self._step, self.state, batch, self.mode, self.compiled_as, self._plan
             )
             if self.compiled.whole is not None:
                 # From here on rows go to where the graph reads them; those at hand were for its shapes.

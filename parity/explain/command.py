@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from parity import folders
+from parity.attribution import charge
 from parity.explain import reproduction
 from parity.explain.residuals import Left
 from parity.explain.search import Found, Search, Step, Tried
@@ -18,6 +19,9 @@ from parity.report import causes, deliver
 from parity.report.result import write
 from spec.edits import CATALOGUE, Edit, show, tell
 from spec.errors import ExitCode, RuleError
+
+_NOT_MEANING = ("equal", "none", "in part")
+"""Outcomes that leave something for which no edit is to blame."""
 
 
 def explain(options: Explain) -> ExitCode:
@@ -38,6 +42,11 @@ def explain(options: Explain) -> ExitCode:
         )
     out = folders.create_part(told.folder / "explain")
     found, explanation = _explain(told, out, progress, options.timeout_s, began)
+    if options.attribute or explanation.outcome in _NOT_MEANING or told.class_ == "precision":
+        step = told.first_step if told.first_step is not None else 0
+        explanation.attribution = charge.attribute(
+            told, step, out / "attribution", options.timeout_s, progress.say
+        )
     write(explanation, out / "explanation.json")
     deliver.add_to_result(told.folder, explanation=explanation)
     deliver.deliver_part(explanation, lines(explanation), options.json)
@@ -215,4 +224,6 @@ def lines(explanation: causes.Explanation) -> list[str]:
     found += ["", f"{explanation.passes} edited passes in {explanation.seconds:.0f} s: {explanation.folder}"]
     if explanation.reproduction:
         found.append(f"reproduce: python {explanation.reproduction}/reproduce.py")
+    if explanation.attribution:
+        found += ["", *charge.lines(explanation.attribution)]
     return found

@@ -174,7 +174,9 @@ class Search:
             shows = CAUSAL_ORDER.index(kind.shows)
             # What shows in a phase that was compared and is equal is not to blame.
             hidden = kind.shows not in left.phases
-            if kind.reach != "refused" and (kind.shows == left.phase or (shows < place and hidden)):
+            if kind.reach not in ("refused", "compiler") and (
+                kind.shows == left.phase or (shows < place and hidden)
+            ):
                 fitting.append(name)
         return sorted(fitting, key=lambda name: CATALOGUE[name].signature not in names)
 

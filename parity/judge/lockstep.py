@@ -18,7 +18,7 @@ import numpy as np
 from parity.judge import rule
 from parity.judge.align import Measured
 from parity.judge.evidence import CAUSAL_ORDER
-from parity.judge.floors import Floor, Least, floor, larger, least, raised, within
+from parity.judge.floors import Floor, Least, floor, larger, least, measured_against, raised, within
 from parity.judge.likeness import Likeness, liken
 from parity.judge.measures import rms
 from parity.judge.oddity import tell
@@ -27,8 +27,6 @@ from parity.judge.rule import Error, Finding
 from parity.judge.steps import SCALARS, Steps, reruns
 from spec.precision import UNIT_ROUNDOFF
 
-_GROUP_SHARE = 1e-6
-"""A tensor much smaller than its group is measured against the group: its own scale may be rounding alone."""
 Read = Callable[[Steps], np.ndarray]
 """Takes one tensor or number out of a pass."""
 _AGREE = ("same", "latent")
@@ -205,11 +203,8 @@ class _Step:
         values = [read_a(self.sides[0]), read_b(self.sides[1])]
         true = [read_a(self.truths[0]), read_b(self.truths[1])] if self.truths else None
         meant = true if self.casts is self.truths else [read_a(self.casts[0]), read_b(self.casts[1])]
-        own, share = max(rms(array) for array in true or values), _GROUP_SHARE * group
-        s, smallest = max(own, share), self._least
-        if own < share:
-            # Adam turns rounding into a step of full length; everything else keeps to roundings of its group.
-            smallest = smallest.of_nothing((1 if phase == "param" else self._u) / _GROUP_SHARE)
+        own = max(rms(array) for array in true or values)
+        s, smallest = measured_against(own, group, phase, self._u, self._least)
         sides = liken(values[0], values[1], s, self._u)
         floors = self._floors(values, (read_a, read_b), s, smallest, before)
         phi = larger(floors)

@@ -5,6 +5,7 @@ needs values to be tried, a signature, and a mend for each side. Must not: compu
 """
 
 from spec.edits.kinds import Kind
+from spec.edits.of_compilers import OF_COMPILERS
 from spec.edits.of_models import OF_MODELS
 from spec.edits.of_step import OF_STEP
 
@@ -91,4 +92,4 @@ REFUSED = {
     ),
 }
 
-CATALOGUE: dict[str, Kind] = OF_STEP | OF_MODELS | OF_WEIGHTS | OF_DATA | REFUSED
+CATALOGUE: dict[str, Kind] = OF_STEP | OF_MODELS | OF_WEIGHTS | OF_DATA | OF_COMPILERS | REFUSED
