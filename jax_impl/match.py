@@ -26,7 +26,7 @@ from spec.mapping.links import Link
 from spec.mapping.propose import propose
 from spec.mapping.search import Agreement, Found, search
 from spec.pairs import probe as probing
-from spec.pairs.match import Match
+from spec.pairs.match import Match, trained_alone
 from spec.precision import Profile
 from spec.weights import Tensors, load_tensors
 from spec.workloads.pair import PairFiles
@@ -104,6 +104,10 @@ def match(described: Path, files: PairFiles, own: Description, probe: Probe) -> 
             unmatched_torch=_named(params.unmatched_torch),
             unmatched_jax=_named(params.unmatched_jax),
             ties=explained,
+            trained_alone=(
+                *trained_alone(params.unmatched_torch, "torch", own),
+                *trained_alone(params.unmatched_jax, "jax", torch),
+            ),
             reasons=("no map was proven, since tensors have no counterpart",),
         )
     grads = _phase(theirs, "grad")

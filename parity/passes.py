@@ -100,7 +100,7 @@ def _first_step(plan: Plan, step: int) -> tuple[str, ...]:
 def _last_state(plan: Plan) -> tuple[str, ...]:
     """What is written down of the last state."""
     # The models of this project have no running statistics.
-    statistics = ("buffer@last",) if plan.pair else ()
+    statistics = ("buffer@last", "eval@last") if plan.pair else ()
     if _own_optimizer(plan) or _is_large(plan):
         return ("param@last", *statistics)
     return ("m@last", "v@last", "param@last", *statistics)

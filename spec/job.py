@@ -15,8 +15,9 @@ PURPOSES = ("describe", "init", "run", "handoff", "lockstep", "time")
 TRAINING = ("run", "handoff")
 """Purposes that train from their first step to their last; a hand-off is a stretch of a run that changes
 sides."""
-PHASES = ("batch", "param", "act", "grad", "clipped", "m", "v", "buffer")
-"""What can be observed, in causal order within a step."""
+PHASES = ("batch", "param", "act", "grad", "clipped", "m", "v", "buffer", "eval")
+"""What can be observed, in causal order within a step; `eval` is the loss of the step's rows after it, in
+evaluation mode."""
 
 
 @dataclass(frozen=True, kw_only=True)

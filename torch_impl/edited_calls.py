@@ -151,8 +151,11 @@ def _relu_tie(call: Call, value: float) -> str | None:
             factor = (x > 0).to(x.dtype) + value * (x == 0).to(x.dtype)
         return x * factor
 
-    call.swap(product, _first(call))
-    return "0" if relu else "1" if clamp else "0.5"
+    x = _first(call)
+    call.swap(product, x)
+    ties = float((x.detach() == 0).double().mean())
+    was = "0" if relu else "1" if clamp else "0.5"
+    return f"{was} at 0, and {ties:.1%} of its inputs are exactly 0" if ties else was
 
 
 def _is_softmax(call: Call) -> bool:

@@ -21,6 +21,7 @@ CAUSAL_ORDER = (
     "lr",
     "param",
     "buffer",
+    "eval",
     "replicas",
 )
 """Phases within a step. What comes later is made from what comes before; the batch and the initial

@@ -57,6 +57,8 @@ class Row:
     """Floors that a side may be off its truth."""
     truth_at_worst: tuple[float, float] | None = None
     """The truths where the sides differ most."""
+    of_nothing: bool = False
+    """Whether its own size is rounding, so that it is measured against its group."""
 
     @property
     def ok(self) -> bool:
@@ -227,6 +229,7 @@ class _Step:
             errors=(self._error(values[0], true[0], s), self._error(values[1], true[1], s)) if true else None,
             floors=floors,
             times=self._times,
+            of_nothing=own < s,
             truth_at_worst=(float(true[0][sides.index]), float(true[1][sides.index])) if true else None,
         )
 

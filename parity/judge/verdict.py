@@ -29,6 +29,10 @@ UNMEASURED = {
     "floor": "the table of tolerances serves; a floor needs reruns",
     "latent": "differences below the noise are found by float64 truth alone, which this run did not make",
 }
+_NOT_ON_A_CPU = (
+    "a CPU has no TF32: that no GPU takes it for products of float32 (jax_default_matmul_precision, "
+    "torch.backends.cuda.matmul) is not seen here"
+)
 _NO_CLASS = {"class": "semantics and precision are told apart by float64 truth, which this run did not make"}
 
 
@@ -117,10 +121,11 @@ def _decided(
     if earliest is not None and earliest.covered and earliest.class_ is None and precision == "f64":
         # Float64 against float64 leaves no rounding that could be seen, so what is seen is meaning.
         earliest = replace(earliest, class_="semantics")
+    verdict = _verdict(evidence)
     return Numerics(
         pair=[a.label, b.label],
-        verdict=_verdict(evidence),
-        reasons=_reasons(earliest, evidence, precision),
+        verdict=verdict,
+        reasons=[*_reasons(earliest, evidence, precision), *_unseen(a, b, verdict)],
         steps=min(a.curve.num_steps, b.curve.num_steps),
         loss=curve_differences["loss"],
         grad_norm=curve_differences["grad_norm"],
@@ -151,6 +156,13 @@ def _reasons(earliest: Evidence | None, evidence: list[Evidence], precision: str
             f"after that: run fewer steps{'' if precision == 'f64' else ', or --precision f64'}"
         )
     return reasons + [item.message for item in evidence if item.ok]
+
+
+def _unseen(a: Measured, b: Measured, verdict: Verdict) -> list[str]:
+    """What a run that found nothing could not have found where it ran."""
+    devices = {side.job.spec.execution.device for side in (a, b)}
+    matters = a.job.spec.problem.profile.compute == "float32" and verdict == "SAME"
+    return [_NOT_ON_A_CPU] if devices == {"cpu"} and matters else []
 
 
 def _refused(a: Measured, b: Measured, verdict: Verdict, reasons: list[str]) -> Numerics:

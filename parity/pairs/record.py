@@ -63,7 +63,7 @@ def refusals(match: Match) -> list[str]:
         for side, tensors in (("torch", match.unmatched_torch), ("jax", match.unmatched_jax))
         for tensor in tensors
     ]
-    return [*lacking, *match.ties]
+    return [*lacking, *match.ties, *match.trained_alone]
 
 
 def notes(match: Match) -> Iterator[str]:

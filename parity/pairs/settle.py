@@ -18,13 +18,13 @@ from parity.plan import Plan
 from parity.progress import Progress
 from parity.report.result import PairRecord
 from spec import codec
-from spec.description import DESCRIPTION, INITIAL, MATCH, VALUES, Described, Description
+from spec.description import DESCRIPTION, DRAWS, INITIAL, MATCH, VALUES, Described, Description
 from spec.errors import RuleError
 from spec.job import Job
 from spec.own_optimizer import NOT_EDITED, UNCOMPARED, OwnOptimizer
 from spec.pairs.match import Match
 from spec.params import ParamSpec
-from spec.run import DataSpec, Execution
+from spec.run import SIDES, DataSpec, Execution
 from spec.weights import Tensors, init_parameters, load_tensors, save_tensors
 from spec.workloads.pair import PairSizes
 
@@ -136,9 +136,35 @@ def _describe_in(precision: str, plan: Plan, folder: Path, progress: Progress) -
             out=str(folder / side),
         )
         progress.say(f"{side}: describe {plan.spec.name}")
-        _do(job, plan.timeout_s)
+        try:
+            _do(job, plan.timeout_s)
+        except RuleError as error:
+            if error.rule != DRAWS or len(plan.backends) == 1:
+                raise
+            raise _only_in(job, error, plan) from None
         described[side] = Path(job.out)
     return described
+
+
+def _only_in(job: Job, error: RuleError, plan: Plan) -> RuleError:
+    """What a model that draws random numbers breaks, and whether the other side's model draws some too."""
+    other = next(side for side in SIDES if side != job.side)
+    files = job.spec.pair and replace(job.spec.pair, described=None)
+    asked = replace(
+        job,
+        side=other,
+        spec=replace(job.spec, pair=files),
+        mode="eager" if other == "torch" else "jit",
+        out=f"{job.out}_asks_{other}",
+    )
+    where = f"stochastic op only in {job.side}"
+    try:
+        _do(asked, plan.timeout_s)
+    except RuleError as again:
+        where = f"in {other} too: {again.numbers}" if again.rule == DRAWS else where
+    return RuleError(
+        error.rule, f"{error.numbers}; {where}", f"{error.mend}: with p = 0 both can be compared"
+    )
 
 
 def _do(job: Job, timeout_s: float) -> None:

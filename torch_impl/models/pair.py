@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from spec.description import DRAWS
 from spec.errors import RuleError
 from spec.own_optimizer import OwnOptimizer
 from spec.pairs import user_code
@@ -77,7 +78,7 @@ def _check(model: Any, path: str) -> None:
     for name, part in model.named_modules():
         if isinstance(part, nn.modules.dropout._DropoutNd) and part.p > 0:
             raise RuleError(
-                "A compared model draws no random numbers: the frameworks' generators differ.",
+                DRAWS,
                 f"{path}: {name} is {type(part).__name__}(p={part.p})",
                 "build it with p=0",
             )
