@@ -162,9 +162,7 @@ def _only_in(job: Job, error: RuleError, plan: Plan) -> RuleError:
         _do(asked, plan.timeout_s)
     except RuleError as again:
         where = f"in {other} too: {again.numbers}" if again.rule == DRAWS else where
-    return RuleError(
-        error.rule, f"{error.numbers}; {where}", f"{error.mend}: with p = 0 both can be compared"
-    )
+    return RuleError(error.rule, f"{error.numbers}; {where}", error.mend)
 
 
 def _do(job: Job, timeout_s: float) -> None:

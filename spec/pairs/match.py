@@ -44,10 +44,9 @@ def trained_alone(lost: Iterable[Described], side: str, other: Description) -> I
         found = [buffer for buffer in other.buffers if buffer.shape == tensor.shape and not buffer.changes]
         same = [buffer for buffer in found if buffer.path.split(".")[-1] == tensor.path.split(".")[-1]]
         if buffers := same or found:
-            yield (
-                f"{tensor.path} is trainable only in {side}: in {other.side} it is the buffer "
-                f"{buffers[0].path}, which has no gradient; make it no parameter in {side}, or use {_STOPPED[side]}"
-            )
+            mend = f"make it no parameter in {side}, or use {_STOPPED[side]}"
+            where = f"in {other.side} it is the buffer {buffers[0].path}, which has no gradient"
+            yield f"{tensor.path} is trainable only in {side}: {where}; {mend}"
 
 
 _STOPPED = {"jax": "lax.stop_gradient", "torch": "detach()"}
