@@ -43,6 +43,7 @@ from spec.errors import RuleError
 from spec.jit import jit_options
 from spec.mapping.links import jax_table
 from spec.own_optimizer import refuse_saving
+from spec.precision import Profile
 from spec.run import Execution, Problem
 from spec.state import LOADED_PHASES, check_names, of_phase, of_rank, own_key
 from spec.weights import Tensors, init_parameters
@@ -93,8 +94,6 @@ class Trainer:
         self._edits = tuple(edits)
         """Planted changes."""
         chosen = constants(problem, self._edits)
-        self.compiled_as = replace(problem.profile, excess=chosen.excess_precision)
-        """What compilers are told."""
         self._edited: Seen = {}
         """What stood where they acted inside the model."""
         # A preset's own model reads some of its constants itself.
@@ -143,6 +142,12 @@ class Trainer:
     def feed(self) -> Feed:
         """This rank's rows of every step."""
         return Feed(self._source or open_source(self.problem), self.problem, self.ranks)
+
+    @cached_property
+    def compiled_as(self) -> Profile:
+        """The profile as compilers are told of it."""
+        leave = constants(self.problem, self._edits).excess_precision
+        return replace(self.problem.profile, excess=leave)
 
     @property
     def next_step(self) -> int:

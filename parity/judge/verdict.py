@@ -29,7 +29,7 @@ UNMEASURED = {
     "floor": "the table of tolerances serves; a floor needs reruns",
     "latent": "differences below the noise are found by float64 truth alone, which this run did not make",
 }
-_NOT_ON_A_CPU = (
+NOT_ON_A_CPU = (
     "a CPU has no TF32: that no GPU takes it for products of float32 (jax_default_matmul_precision, "
     "torch.backends.cuda.matmul) is not seen here"
 )
@@ -162,7 +162,7 @@ def _unseen(a: Measured, b: Measured, verdict: Verdict) -> list[str]:
     """What a run that found nothing could not have found where it ran."""
     devices = {side.job.spec.execution.device for side in (a, b)}
     matters = a.job.spec.problem.profile.compute == "float32" and verdict == "SAME"
-    return [_NOT_ON_A_CPU] if devices == {"cpu"} and matters else []
+    return [NOT_ON_A_CPU] if devices == {"cpu"} and matters else []
 
 
 def _refused(a: Measured, b: Measured, verdict: Verdict, reasons: list[str]) -> Numerics:

@@ -8,7 +8,7 @@ import pytest
 
 from parity.judge.align import Measured
 from parity.judge.tolerances import covered_steps
-from parity.judge.verdict import gravest, judge
+from parity.judge.verdict import NOT_ON_A_CPU, gravest, judge
 from parity.report.result import Numerics
 from spec import record
 from spec.edits import Edit
@@ -33,7 +33,7 @@ def shift(step: int, key: str, factor: float) -> Change:
 def test_equal_passes_are_the_same(tmp_path: Path) -> None:
     numerics = judged(tmp_path)
     assert numerics.verdict == "SAME"
-    assert numerics.reasons == []
+    assert numerics.reasons == [NOT_ON_A_CPU]
     assert numerics.first_divergence is None
     assert numerics.loss is not None
     assert numerics.loss.max_rel == 0.0
@@ -151,7 +151,7 @@ def test_not_finite_on_both_sides_alike_is_the_same_and_is_said(tmp_path: Path) 
 
     numerics = judged(tmp_path, both=both)
     assert numerics.verdict == "SAME"
-    assert numerics.reasons == ["loss is nan on both sides at step 2 and 1 later steps"]
+    assert numerics.reasons[0] == "loss is nan on both sides at step 2 and 1 later steps"
     (item,) = [item for item in numerics.tensors if (item.phase, item.tensor) == ("grad", "wte.weight")]
     assert "1 elements not finite on both sides" in item.note
 
