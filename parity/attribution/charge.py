@@ -21,6 +21,7 @@ _MOST_STEPS = 64
 _CAPTURED = "inductor", "graph+inductor"
 _NEARER = 2.0
 """Times that a compiled step is nearer to its truth than the written one before it is told."""
+_WIDTH = 36
 _TF32 = (2.0**-13, 2.0**-9)
 """Between these lies the error of a product whose inputs are rounded to 2^-11."""
 
@@ -41,7 +42,9 @@ def attribute(told: Told, step: int, out: Path, timeout_s: float, say: Callable[
         charging = _Charging(told, ways, Comparison(ways.made))
         edges = charging.edges()
         found = charging.further(edges)
-    carried = sorted((one for one in edges if one.word == "carries"), key=lambda one: -(one.floors or 0.0))
+    carried = [one for one in edges if one.word == "carries"]
+    # Without a number it is not finite on one side.
+    carried.sort(key=lambda one: float("inf") if one.floors is None else one.floors, reverse=True)
     whole = charging.whole()
     notes = [
         *charging.notes(),
@@ -241,12 +244,12 @@ def _finite(value: float) -> float | None:
 def lines(found: Attribution) -> list[str]:
     """What people read: what carries the difference, then one line an edge."""
     head = "CHARGED" if found.carried_by else "NOT CHARGED"
-    shown = [f"{head}  {found.summary}", ""]
+    heads = f"  {'edge':{_WIDTH}} {'floors':>8}  {'':8}  between"
+    shown = [f"{head}  {found.summary}", "", heads]
     for edge in found.edges:
         number = "-" if edge.floors is None else f"{edge.floors:.3g}"
         where = edge.where if edge.where else edge.reason
-        shown.append(
-            f"  {edge.edge:28} {number:>9} floors  {edge.word:8} {' - '.join(edge.between)}: {where}"
-        )
+        between = " - ".join(edge.between)
+        shown.append(f"  {edge.edge:{_WIDTH}} {number:>8}  {edge.word:8}  {between}: {where}")
     shown += [f"  note: {note}" for note in found.notes]
     return [*shown, f"  step {found.step} in every way, {found.seconds:.0f} s: {found.folder}"]
