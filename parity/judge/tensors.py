@@ -148,9 +148,9 @@ class _Pair:
         rest, rest_a, rest_b = every[~inside], a[~inside], b[~inside]
         if astray is not None:
             astray = astray[~inside]
-        yield _Part(
-            name, rest, rest_a, rest_b, self._scale(rest_a, rest_b, name), self._tolerance, astray=astray
-        )
+        if rest.size:
+            scale_of_rest = self._scale(rest_a, rest_b, name)
+            yield _Part(name, rest, rest_a, rest_b, scale_of_rest, self._tolerance, astray=astray)
         s, tolerance, note = self._reach_of_rounding(name)
         yield _Part(f"{name}[{span[0]}:{span[1]}]", every[inside], a[inside], b[inside], s, tolerance, note)
 

@@ -46,9 +46,9 @@ def zero_rows(one: Tensors, other: Tensors) -> dict[str, tuple[int, int]]:
     """Rows [start, stop) of each tensor whose exact gradient is zero, by what rounding left of it on both
     sides; a tensor is left out where none is, or where they are not neighbours.
 
-    Rows that nothing reads, as of tokens that do not occur, are zero to the bit and need no mention; but where
-    rounding shows in some rows and no row is more than that, the whole tensor is meant: a unit that is dead on
-    so few rows of a batch is like its neighbours.
+    Rows that nothing reads, as of tokens that do not occur, are zero to the bit and need no mention. But
+    where rounding shows in some rows and no row is more than that, the whole tensor is meant: a unit may be
+    dead on so few rows of a batch.
     """
     size, found = max(whole_rms(one), whole_rms(other)), {}
     for name, array in one.items():
