@@ -81,10 +81,10 @@ class _Charging:
         jit = not self.modes["jax"].startswith("nojit")
         return [
             *self._of_meaning(),
-            self._edge("torch precision", f"torch {TRUTH}", "torch eager", True),
+            *self._of_arithmetic("torch"),
             self._edge("torch compiler", "torch eager", "torch inductor", inductor),
             self._edge("torch capture", f"torch {kernels}", f"torch {captured}", graph),
-            self._edge("jax precision", f"jax {TRUTH}", "jax nojit", True),
+            *self._of_arithmetic("jax"),
             self._edge("jax compiler", "jax nojit", "jax jit", jit),
         ]
 
@@ -129,17 +129,35 @@ class _Charging:
         written = f"torch {TRUTH}", f"jax {TRUTH}"
         promoted = f"torch {PROMOTED}", f"jax {PROMOTED}"
         as_written, meant = self._compared.apart(*written), self._compared.apart(*promoted)
+        missing = [
+            f"{way}: {self._ways.made.missing[way]}" for way in written if way in self._ways.made.missing
+        ]
         if self._told.pair is None:
             return [self._meaning(*written)]
         if as_written is not None and as_written.equal:
             return [self._meaning(*written), self._edge("casts", *written, True)]
         if meant is None:
-            missing = [self._ways.made.missing[way] for way in promoted if way in self._ways.made.missing]
-            return [self._meaning(*written), self._null("casts", *written, "; ".join(missing))]
-        if not meant.equal:
-            reason = "told apart from meaning only where meanings agree"
+            return [
+                self._meaning(*written),
+                self._null("casts", *written, "casts cannot be told from meaning"),
+            ]
+        if as_written is None or not meant.equal:
+            reason = "; ".join(missing) or "told from meaning only where meanings agree"
             return [self._meaning(*promoted), self._null("casts", *written, reason)]
         return [self._meaning(*promoted), self._edge("casts", *written, True)]
+
+    def _of_arithmetic(self, side: str) -> list[Edge]:
+        """From a side's float64 to the mode that compiles nothing. Where a user's casts cannot be had in float64,
+        the two sides' modes are compared with each other instead, in one edge."""
+        plain = {"torch": "torch eager", "jax": "jax nojit"}
+        missing = [f"{one}: {reason}" for one, reason in self._ways.made.missing.items() if TRUTH in one]
+        if not missing:
+            return [self._edge(f"{side} precision", f"{side} {TRUTH}", plain[side], True)]
+        if side == "torch":
+            return []
+        edge = self._edge("precision", plain["torch"], plain["jax"], True)
+        edge.reason = f"float64 with the casts that are written cannot be had: {'; '.join(missing)}"
+        return [edge]
 
     def _meaning(self, one: str, other: str) -> Edge:
         edge = self._edge("semantics", one, other, True)
@@ -188,15 +206,17 @@ class _Charging:
         added = self._ways.without_excess(side)
         self._compared = Comparison(self._ways.made)
         exact = self._compared.apart(f"{side} {TRUTH}", truth)
-        if exact is not None and not exact.equal:
-            found.append(f"in float64 too ({exact.rms_rel:.1e}), so the compiled step means something else")
         before, after = edge.errors.get(plain), edge.errors.get(compiled)
-        if exact is not None and exact.equal and before and after is not None and after * _NEARER < before:
-            times = f"{before / after:.3g} times " if after else ""
+        same_meaning = next(one.word == "clean" for one in edges if one.edge == "semantics")
+        nearer = bool(before) and after is not None and after * _NEARER < before
+        if self._compared.truth(side) == f"{side} {PROMOTED}" and same_meaning and nearer:
+            times = f"{before / after:.3g} times " if before and after else ""
             found.append(
                 f"the compiled step is {times}nearer to its float64 than the one that is written: "
                 "roundings that are written were left out"
             )
+        elif exact is not None and not exact.equal:
+            found.append(f"in float64 too ({exact.rms_rel:.1e}), so the compiled step means something else")
         if added:
             kept = self._edge(f"{side} compiler, {WRITTEN}", plain, f"{compiled}, {WRITTEN}", False)
             edges.insert(edges.index(edge) + 1, kept)
@@ -205,7 +225,7 @@ class _Charging:
                 found.append(
                     f"{flag} carries it: without {EXCESS} the edge is clean ({kept.floors:.2g} floors)"
                 )
-        elif side == "jax" and len(found) == 1 and "left out" in found[0]:
+        elif side == "jax" and found and "left out" in found[0]:
             found.append(
                 "xla_allow_excess_precision is False, and does not reach it; lax.reduce_precision does"
             )

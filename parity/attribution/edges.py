@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from parity.attribution.passes import Made
+from parity.attribution.passes import PROMOTED, TRUTH, Made
 from parity.judge import rule
 from parity.judge.evidence import CAUSAL_ORDER
 from parity.judge.floors import Floor, Least, floor, larger, least, measured_against, within
@@ -22,7 +22,6 @@ from parity.judge.steps import SCALARS, Steps, reruns
 from spec.precision import UNIT_ROUNDOFF
 
 _NOISY = ("torch eager", "jax jit")
-_TRUTHS = ("torch float64", "jax float64")
 _EAGER_FORWARD = ("torch inductor", "torch graph")
 """Ways whose activations are observed in a forward pass of eager mode: they tell nothing of the way."""
 
@@ -47,7 +46,7 @@ class Apart:
     equal: bool
     """Whether in float64 they are one meaning, by rule 1."""
     value: dict[str, float]
-    """RMS of ways from their side's truth at `where`, over the scale, by way."""
+    """RMS of ways from their side's truth at `where`, over the scale, by way; empty where there is no truth."""
 
 
 class Comparison:
@@ -86,7 +85,7 @@ class Comparison:
             where=first[0].name,
             rms_rel=first[2],
             equal=equal,
-            value={way: self._error(way, first[0]) for way in (one, other)},
+            value={way: self._error(way, first[0]) for way in (one, other) if self.truth(way.split()[0])},
         )
 
     def _floors(self, a: np.ndarray, b: np.ndarray, place: Place) -> tuple[float, float]:
@@ -97,11 +96,15 @@ class Comparison:
         parts = found.rms / phi.rms, found.worst / phi.worst, (found.factor or 0.0) / phi.factor
         return max(parts), found.rms
 
+    def truth(self, side: str) -> str | None:
+        """The way that is a side's truth: a user's casts computed in float64, where the side makes some."""
+        promoted, written = (self._made.passes.get(f"{side} {way}") for way in (PROMOTED, TRUTH))
+        casts = promoted and (promoted.manifest.get("promotion") or {}).get("narrowest")
+        found = promoted if casts or written is None else written
+        return found.label if found else None
+
     def _error(self, way: str, place: Place) -> float:
-        """A way from its side's truth: the one that computes a user's casts in float64, where it was made."""
-        side = way.split()[0]
-        names = (f"{side} float64, casts promoted", f"{side} float64")
-        truth = next(place.values[name] for name in names if name in place.values)
+        truth = place.values[str(self.truth(way.split()[0]))]
         with np.errstate(invalid="ignore"):
             return rms(place.values[way] - truth) / place.s if place.s else 0.0
 
@@ -140,7 +143,7 @@ class Comparison:
         step = self._made.step
         torch, jax = (steps[way] for way in _NOISY)
         found = shared(torch, jax, step, phase).both
-        truth = steps[_TRUTHS[0]]
+        truth = steps[self.truth("torch") or _NOISY[0]]
         arrays = [truth.read(step, phase, named.a) for named in found]
         count = sum(array.size for array in arrays)
         group = math.sqrt(sum(rms(array) ** 2 * array.size for array in arrays) / count) if count else 0.0
@@ -170,7 +173,8 @@ class Comparison:
         smallest: Least,
         before: np.ndarray | None = None,
     ) -> Place:
-        own = max(rms(values[way]) for way in _TRUTHS)
+        truths = [truth for side in ("torch", "jax") if (truth := self.truth(side))]
+        own = max(rms(values[way]) for way in truths or _NOISY)
         s, smallest = measured_against(own, group, phase, self._u, smallest)
         one, other = (floor(values[way], again[way], s, smallest, before) for way in _NOISY)
         return Place(name, values, s, larger((within(one, other), within(other, one))))

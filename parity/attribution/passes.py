@@ -76,8 +76,7 @@ class Ways:
         )
         noise = Perturb(reruns=RERUNS, roundoff=profile.unit_roundoff)
         jit = self._jit()
-        self._needed("torch", TRUTH, "eager", exact=True)
-        self._promoted("torch", "eager")
+        self._truths("torch", "eager", "eager")
         self._needed("torch", "eager", "eager", perturb=noise)
         self._optional("torch", "inductor", "inductor")
         for mode in _GRAPHS:
@@ -88,8 +87,7 @@ class Ways:
         self._say(f"jax: that step in float64, without a compiler, and in mode {jit}")
         self._needed("jax", "jit", jit, perturb=noise)
         self._optional("jax", "nojit", "nojit")
-        self._needed("jax", TRUTH, "nojit", exact=True)
-        self._promoted("jax", jit)
+        self._truths("jax", "nojit", jit)
         return self.made
 
     def without_excess(self, side: str) -> bool:
@@ -118,10 +116,14 @@ class Ways:
         mode = self._told.spec.execution.jax_mode
         return mode if mode.startswith("jit") else "jit"
 
-    def _promoted(self, side: str, mode: str) -> None:
-        """Truths without a user's casts; a preset has none."""
-        if self._told.pair is not None:
-            self._optional(side, PROMOTED, mode, exact=True, promote=True)
+    def _truths(self, side: str, plain: str, usual: str) -> None:
+        """Float64 with a user's casts as they stand, in the mode that compiles nothing, and without them. Code
+        that names a narrow type may not run in float64 as it stands; a preset has no casts."""
+        if self._told.pair is None:
+            self._needed(side, TRUTH, plain, exact=True)
+            return
+        self._optional(side, TRUTH, plain, exact=True)
+        self._optional(side, PROMOTED, usual, exact=True, promote=True)
 
     def _needed(self, side: str, way: str, mode: str, exact: bool = False, **changes: object) -> None:
         job = replace(self._lockstep(side, way, mode, exact), **changes)  # type: ignore[arg-type]

@@ -12,6 +12,7 @@ from parity.explain.residuals import Left
 from parity.explain.search import Found, Search, Step, Tried
 from parity.explain.settings import Setting, Told, as_it_was, held_out
 from parity.explain.worker import Worker
+from parity.launch import SideFailed
 from parity.measuring import MEASURED_PARAMETERS
 from parity.options import Explain
 from parity.progress import Progress
@@ -78,8 +79,14 @@ def _explain(
         seen, held = settings(promote=told.pair is not None)
         found = Search(seen, held, progress.say).run()
         if told.pair is not None and not found.steps:
-            seen, held = settings(promote=False)
-            found = Search(seen, held, progress.say).run()
+            try:
+                written = settings(promote=False)
+                found, (seen, held) = Search(*written, progress.say).run(), written
+            except SideFailed:
+                raise
+            except RuleError as error:
+                # Code that names a narrow type may not run in float64 as it stands.
+                progress.say(f"casts as they stand cannot be had in float64: {error.numbers}")
         left = found.left if found.left.failing else found.held_out
         folder = None
         if left.failing:

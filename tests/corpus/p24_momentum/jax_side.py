@@ -9,7 +9,7 @@ class Model(nnx.Module):
     """(B, 6) -> (B, 4)."""
 
     def __init__(self, rngs: nnx.Rngs) -> None:
-        self.up = nnx.Linear(6, 16, rngs=rngs)
+        self.up = nnx.Linear(6, 16, use_bias=False, rngs=rngs)
         self.norm = nnx.BatchNorm(16, momentum=0.1, use_fast_variance=False, rngs=rngs)
         self.down = nnx.Linear(16, 4, rngs=rngs)
 

@@ -9,7 +9,7 @@ class Model(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.up = nn.Linear(6, 16)
+        self.up = nn.Linear(6, 16, bias=False)
         self.norm = nn.BatchNorm1d(16)
         self.down = nn.Linear(16, 4)
 
