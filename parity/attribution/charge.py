@@ -129,51 +129,51 @@ class _Charging:
         written = f"torch {TRUTH}", f"jax {TRUTH}"
         promoted = f"torch {PROMOTED}", f"jax {PROMOTED}"
         as_written, meant = self._compared.apart(*written), self._compared.apart(*promoted)
-        missing = [
-            f"{way}: {self._ways.made.missing[way]}" for way in written if way in self._ways.made.missing
-        ]
+        missing = self._missing(*written)
         if self._told.pair is None:
             return [self._meaning(*written)]
         if as_written is not None and as_written.equal:
             return [self._meaning(*written), self._edge("casts", *written, True)]
         if meant is None:
-            return [
-                self._meaning(*written),
-                self._null("casts", *written, "casts cannot be told from meaning"),
-            ]
+            reason = "casts cannot be told from meaning"
+            return [self._meaning(*written), self._null("casts", *written, reason)]
         if as_written is None or not meant.equal:
-            reason = "; ".join(missing) or "told from meaning only where meanings agree"
+            reason = missing or "told from meaning only where meanings agree"
             return [self._meaning(*promoted), self._null("casts", *written, reason)]
         return [self._meaning(*promoted), self._edge("casts", *written, True)]
 
     def _of_arithmetic(self, side: str) -> list[Edge]:
-        """From a side's float64 to the mode that compiles nothing. Where a user's casts cannot be had in float64,
-        the two sides' modes are compared with each other instead, in one edge."""
+        """From a side's float64 to the mode that compiles nothing. Where a user's casts cannot be had in
+        float64, the two sides' modes are compared with each other instead, in one edge."""
         plain = {"torch": "torch eager", "jax": "jax nojit"}
-        missing = [f"{one}: {reason}" for one, reason in self._ways.made.missing.items() if TRUTH in one]
+        missing = self._missing(f"torch {TRUTH}", f"jax {TRUTH}")
         if not missing:
             return [self._edge(f"{side} precision", f"{side} {TRUTH}", plain[side], True)]
         if side == "torch":
             return []
         edge = self._edge("precision", plain["torch"], plain["jax"], True)
-        edge.reason = f"float64 with the casts that are written cannot be had: {'; '.join(missing)}"
+        edge.reason = f"float64 with the casts that are written cannot be had: {missing}"
         return [edge]
+
+    def _missing(self, *ways: str) -> str:
+        """Why some of these could not be had; empty where all of them were."""
+        return "; ".join(f"{way}: {why}" for way, why in self._ways.made.missing.items() if way in ways)
 
     def _meaning(self, one: str, other: str) -> Edge:
         edge = self._edge("semantics", one, other, True)
         apart = self._compared.apart(one, other)
-        if apart is not None and not apart.equal:
-            if edge.word == "clean":
-                edge.reason = "differs in float64, below the noise of the profile"
+        if apart is None:
             return edge
-        edge.word = "clean"
+        if apart.equal:
+            edge.word = "clean"
+        elif edge.word == "clean":
+            edge.reason = "differs in float64, below the noise of the profile"
         return edge
 
     def _edge(self, name: str, one: str, other: str, in_run: bool) -> Edge:
-        missing = [self._ways.made.missing[way] for way in (one, other) if way in self._ways.made.missing]
         apart = self._compared.apart(one, other)
         if apart is None:
-            return self._null(name, one, other, "; ".join(missing), in_run)
+            return self._null(name, one, other, self._missing(one, other), in_run)
         beyond = apart.floors > self.bound
         return Edge(
             edge=name,

@@ -46,7 +46,7 @@ class Apart:
     equal: bool
     """Whether in float64 they are one meaning, by rule 1."""
     value: dict[str, float]
-    """RMS of ways from their side's truth at `where`, over the scale, by way; empty where there is no truth."""
+    """RMS of a way from its side's truth at `where`, over the scale; without those that have no truth."""
 
 
 class Comparison:

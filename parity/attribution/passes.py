@@ -117,8 +117,8 @@ class Ways:
         return mode if mode.startswith("jit") else "jit"
 
     def _truths(self, side: str, plain: str, usual: str) -> None:
-        """Float64 with a user's casts as they stand, in the mode that compiles nothing, and without them. Code
-        that names a narrow type may not run in float64 as it stands; a preset has no casts."""
+        """Float64 with a user's casts as they stand, in the mode that compiles nothing, and without them.
+        Code that names a narrow type may not run in float64 as it stands; a preset has no casts."""
         if self._told.pair is None:
             self._needed(side, TRUTH, plain, exact=True)
             return

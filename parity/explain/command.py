@@ -80,8 +80,9 @@ def _explain(
         found = Search(seen, held, progress.say).run()
         if told.pair is not None and not found.steps:
             try:
-                written = settings(promote=False)
-                found, (seen, held) = Search(*written, progress.say).run(), written
+                one, other = settings(promote=False)
+                found = Search(one, other, progress.say).run()
+                seen, held = one, other
             except SideFailed:
                 raise
             except RuleError as error:

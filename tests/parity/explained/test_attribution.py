@@ -68,7 +68,7 @@ def test_a_difference_of_torchs_compiler_alone(tmp_path: Path) -> None:
     words = {name: edge["word"] for name, edge in by_name.items() if name != "torch capture"}
     assert words == dict.fromkeys(words, "clean") | {"torch compiler": "carries"}
     capture = by_name["torch capture"]
-    assert capture["floors"] is None and capture["reason"].startswith("no GPU")
+    assert capture["floors"] is None and "no GPU" in capture["reason"]
     assert "CHARGED  torch compiler carries it" in done.stdout
 
 
