@@ -1,4 +1,4 @@
-"""Trace: what host and device did in a few steps of a pass, as spans on one clock; `trace.json` in its folder.
+"""Trace: what host and device did in a few steps of a pass, as spans on one clock: `trace.json`.
 
 Whoever traces writes it, whatever the instrument; the referee counts and draws from it. All times are in us
 since the trace began. Must not: compute figures.

@@ -60,7 +60,7 @@ def test_what_nobody_could_count_is_refused(change: dict[str, object], named: st
 )
 def test_a_damaged_file_is_named(tmp_path: Path, damage: str) -> None:
     (tmp_path / trace.FILE).write_text(damage)
-    with pytest.raises(RuleError, match="trace.json"):
+    with pytest.raises(RuleError, match=r"trace\.json"):
         trace.read(tmp_path)
     with pytest.raises(RuleError, match="elsewhere"):
         trace.read(tmp_path / "elsewhere")
