@@ -4,6 +4,7 @@ Whoever traces writes it, whatever the instrument; the referee counts and draws 
 since the trace began. Must not: compute figures.
 """
 
+import hashlib
 import json
 import math
 from collections.abc import Iterable, Sequence
@@ -110,8 +111,29 @@ class Trace:
             before = step.end_us
 
 
-def write(trace: Trace, folder: Path) -> Path:
-    """Writes `trace.json` into a pass folder, times to a nanosecond; returns its path."""
+def program_of(folder: Path, rank: int = 0) -> Program:
+    """What a finished pass ran and where it ended, from its manifest and a rank's digest.
+
+    Where no single program makes the step, its mode and what the compiler was told stand for it.
+    """
+    manifest = json.loads((folder / "manifest.json").read_text())
+    known = (manifest["capture"] or {}).get("program_sha256")
+    program = [manifest["mode_ran"], manifest["facts"]["compiler_options"], known]
+    state = json.loads((folder / f"digest.rank{rank}.json").read_text())
+    return Program(sha256=_sha256(program), end_state_sha256=_sha256(state))
+
+
+def _sha256(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def file_of(rank: int) -> str:
+    """The name of a rank's trace; rank 0's is `trace.json`."""
+    return f"trace.rank{rank}.json" if rank else FILE
+
+
+def write(trace: Trace, folder: Path, rank: int = 0) -> Path:
+    """Writes the trace of a rank into a pass folder, times to a nanosecond; returns its path."""
     host, device = _Names(), _Names()
     content = {
         "schema_version": SCHEMA_VERSION,
@@ -138,18 +160,18 @@ def write(trace: Trace, folder: Path) -> Path:
             "end_state_sha256": trace.program.end_state_sha256,
         },
     }
-    path = folder / FILE
+    path = folder / file_of(rank)
     record.write_text(path, json.dumps(content, separators=(",", ":"), allow_nan=False) + "\n")
     return path
 
 
-def read(folder: Path) -> Trace:
-    """Reads the trace of a pass folder.
+def read(folder: Path, rank: int = 0) -> Trace:
+    """Reads the trace of a rank from a pass folder.
 
     Raises:
       RuleError: there is none, or it cannot be understood.
     """
-    path = folder / FILE
+    path = folder / file_of(rank)
     try:
         content = json.loads(path.read_text())
         if content["schema_version"] != SCHEMA_VERSION:
