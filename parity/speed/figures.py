@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from parity.report.result import SideSpeed
-from parity.report.traced import TraceRecord
-from parity.speed import nodes, provenance, tracing
-from parity.speed.spans import Parted
+from parity.speed import traces, tracing
 from parity.speed.statistics import spread
-from spec import measure, record, trace
+from spec import measure, record
 from spec.job import Job, read_job
 from spec.workloads import step_flops
 
@@ -59,19 +57,17 @@ class TimePass:
         return [item["us"] for item in self.records if item["kind"] == kind]
 
 
-def side_speed(passes: Sequence[TimePass], traced: Path | None = None) -> SideSpeed | None:
-    """The figures of passes of one side in one mode; None where none was finished.
-
-    Args:
-      traced: the pass that traced the same mode; None where there was none.
-    """
+def side_speed(passes: Sequence[TimePass]) -> SideSpeed | None:
+    """The figures of passes of one side in one mode, with those of the trace that was made beside them; None
+    where none was finished."""
     if not passes:
         return None
     manifest = passes[0].manifest
     reasons = dict.fromkeys(tracing.FIGURES, _NO_TRACE) | dict(manifest["reasons"])
     of_trace: dict[str, Any] = dict.fromkeys(tracing.FIGURES)
-    if traced is not None:
-        of_trace, why_not = traced_figures(traced, [item.folder for item in passes])
+    folders = [item.folder for item in passes]
+    if (traced := traces.find(folders)) is not None:
+        of_trace, why_not = traces.read(traced, folders)
         reasons |= why_not
     step_ms = spread([sample for item in passes for sample in item.step_ms])
     memory, mfu = _peak_memory(passes, reasons), None
@@ -96,38 +92,6 @@ def side_speed(passes: Sequence[TimePass], traced: Path | None = None) -> SideSp
     )
     _explain_rest(speed)
     return speed
-
-
-def traced_figures(folder: Path, timed: Sequence[Path]) -> tuple[dict[str, Any], dict[str, str]]:
-    """The figures of a traced pass by name, with its record, and why some are null.
-
-    Args:
-      timed: the timed passes of the same mode; what ran another program tells nothing of them.
-    """
-    found = trace.read(folder)
-    traced = tracing.figures(found)
-    proof = provenance.compare(found.program, provenance.programs(timed))
-    manifest = json.loads((folder / "manifest.json").read_text())
-    counts, no_counts = nodes.match(manifest["side"], manifest["capture"], Parted(found).steps[1:])
-    told = {"nodes": no_counts, "same_end_state": proof.note}
-    entry = TraceRecord(
-        folder=folder.name,
-        instrument=found.instrument,
-        reason=found.reason,
-        device=found.device_name,
-        steps=traced.steps,
-        step_ms=traced.step_ms,
-        same_program=proof.same_program,
-        same_end_state=proof.same_end_state,
-        nodes=counts,
-        reasons={name: reason for name, reason in told.items() if reason},
-    )
-    if proof.refusal:
-        return dict.fromkeys(tracing.FIGURES) | {"trace": entry}, dict.fromkeys(
-            tracing.FIGURES, proof.refusal
-        )
-    known = {name: getattr(traced, name) for name in tracing.FIGURES}
-    return known | {"trace": entry}, traced.reasons
 
 
 def _peak_memory(passes: Sequence[TimePass], reasons: dict[str, str]) -> int | None:

@@ -6,9 +6,7 @@ count.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from spec import trace
 from spec.trace import Program
 
 
@@ -46,8 +44,3 @@ def compare(traced: Program, timed: Sequence[Program]) -> Provenance:
         same_end_state=traced.end_state_sha256 in states,
         reproducible=len(states) == 1,
     )
-
-
-def programs(folders: Sequence[Path]) -> list[Program]:
-    """Of finished passes."""
-    return [trace.program_of(folder) for folder in folders]
