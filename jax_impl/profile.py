@@ -50,9 +50,9 @@ class Profiler:
             return found(ProfileData.from_file(str(file)).planes, self._reason)
 
 
-def found(planes: Any, reason: str) -> Found:
+def found(recorded: Any, reason: str) -> Found:
     """The spans of a profile's planes, whose times are in ns."""
-    planes = list(planes)
+    planes = list(recorded)
     host = [plane for plane in planes if plane.name == _HOST_PLANE]
     events = [(thread, event) for plane in host for thread, event in _events(plane)]
     marks = [event for _, event in events if event.name.startswith(_MARK)]

@@ -51,9 +51,9 @@ class Profiler:
         return found(events, self._reason)
 
 
-def found(events: list[dict[str, Any]], reason: str) -> Found:
-    """The spans of a Chrome trace, in which times are in us already."""
-    whole = [event for event in events if event.get("ph") == "X" and "dur" in event]
+def found(recorded: list[dict[str, Any]], reason: str) -> Found:
+    """The spans of a Chrome trace's events, whose times are in us already."""
+    whole = [event for event in recorded if event.get("ph") == "X" and "dur" in event]
     return Found(
         instrument="kineto",
         reason=reason,
