@@ -1,5 +1,6 @@
 """Kineto's events as spans: those of a GPU as Kineto writes them, those of this machine as it really does."""
 
+import pytest
 import torch
 
 from spec.trace import DeviceSpan, HostSpan, TracedStep
@@ -44,6 +45,7 @@ def test_events_of_a_gpu_become_spans() -> None:
     )
 
 
+@pytest.mark.slow  # starting Kineto imports a good part of torch
 def test_what_runs_here_is_seen_inside_its_step() -> None:
     profiler = Profiler("a test")
     values = torch.ones(64, 64)
