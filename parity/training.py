@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from parity import assemble, measuring, turns
+from parity import assemble, measuring, traced, turns
 from parity.beginning import begin
 from parity.judge.align import Measured
 from parity.judge.chain import Chain, describe
@@ -17,7 +17,6 @@ from parity.progress import Progress
 from parity.report import deliver
 from parity.report.result import SCHEMA_VERSION, Handoff, Numerics, Result, Speed, Verdict
 from parity.session import Held, hold
-from parity.speed import traces
 from spec.errors import ExitCode
 from spec.job import Timing
 
@@ -51,32 +50,23 @@ def train(options: Run | Train, argv: Sequence[str], progress: Progress) -> tupl
     deliver.check_target(options.json)
     if isinstance(options, Run):
         measuring.check(options.judge, plan)
-        traces.check(options.trace, options.time)
+        traced.check(options.trace, options.time)
     folder, settled = begin(plan, options, argv, progress)
     if isinstance(options, Run) and plan.pair is not None:
         # The size of a pair's models is known from here on.
         measuring.check(options.judge, settled.plan)
-    held = hold(settled.plan, _turns(settled, folder, options), folder, progress)
-    traces.draw(assemble.finished(held, "trace"))
+    timing = TIMING[plan.spec.execution.device] if options.time else None
+    passes = [] if settled.refusals else turns.judged(settled.plan, folder, timing)
+    held = hold(settled.plan, passes, folder, progress)
+    if isinstance(options, Run) and options.trace and timing and not settled.refusals:
+        own = [(side, None) for side in plan.backends]
+        held += traced.hold_traces(settled.plan, folder, own, timing, held, progress)
     measured = None
     if isinstance(options, Run) and options.judge == "measured":
         more, measured = measuring.measure(settled.plan, folder, held, progress)
         held += more
     command = "train" if isinstance(options, Train) else "run"
     return _result(command, settled, folder, held, measured, started), folder
-
-
-def _turns(settled: Settled, folder: Path, options: Run | Train) -> list[turns.Turn]:
-    """What is run, in order; nothing of a pair whose models do not correspond."""
-    if settled.refusals:
-        return []
-    plan = settled.plan
-    timing = TIMING[plan.spec.execution.device]
-    order = turns.judged(plan, folder, timing if options.time else None)
-    if isinstance(options, Run) and options.trace:
-        done = sum(len(turn.jobs) for turn in order)
-        order += turns.traced(plan, folder, [(side, None) for side in plan.backends], timing, done)
-    return order
 
 
 def _result(

@@ -62,16 +62,3 @@ def timed(plan: Plan, folder: Path, contenders: Sequence[tuple[str, str]], timin
         else:
             turns.append(Turn(side=side, jobs=(job,)))
     return turns
-
-
-def traced(
-    plan: Plan, folder: Path, contenders: Sequence[tuple[str, str | None]], timing: Timing, done: int
-) -> list[Turn]:
-    """Every contender (side, mode; None is the run's own) once, each in processes of its own: one CUPTI sees
-    one step, and what it has seen once is not timed again.
-
-    Args:
-      done: the number of the last pass that the run folder already has.
-    """
-    passes = Passes(plan, folder, timing, done)
-    return [Turn(side=side, jobs=(passes.trace(side, mode),)) for side, mode in contenders]

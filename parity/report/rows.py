@@ -21,21 +21,14 @@ from parity.report.result import (
 Table = tuple[list[str], list[list[str]]]
 
 _WORST_SHOWN = 3
-_FIGURES = (
-    "step_ms",
-    "dispatch_us",
-    "launch_us",
+_TRACED = (
     "launch_calls_per_step",
     "launch_api_us_per_step",
     "kernels_per_step",
     "device_busy_ms",
     "device_idle_share",
     "exposed_communication_ms",
-    "mfu",
-    "peak_mem_bytes",
-    "compile_s",
 )
-"""Figures of a side that its table shows where one side has them."""
 
 
 def headline(result: Result) -> str:
@@ -192,7 +185,7 @@ def _speeds(speed: Speed, labels: list[str]) -> Iterator[list[str]]:
     ratio = ""
     if speed.ratio is not None:
         ratio = f"ratio {speed.ratio.median:.3f}, 95 % {speed.ratio.ci95[0]:.3f}-{speed.ratio.ci95[1]:.3f}"
-    for name in _FIGURES:
+    for name in ("step_ms", "dispatch_us", "launch_us", *_TRACED, "mfu", "peak_mem_bytes", "compile_s"):
         values = [_figure(side, name) for side in sides]
         if any(value != "-" for value in values):
             yield [name, *values, ratio if name == "step_ms" else "", ""]

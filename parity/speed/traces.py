@@ -13,22 +13,7 @@ from parity.report.traced import TraceRecord
 from parity.speed import nodes, perfetto, provenance, tracing
 from parity.speed.spans import Parted
 from spec import trace
-from spec.errors import RuleError
 from spec.job import Job, read_job
-
-
-def check(traced: bool, timed: bool) -> None:
-    """Refuses a trace whose program could not be compared with a timed one.
-
-    Raises:
-      RuleError: it is asked for without timing.
-    """
-    if traced and not timed:
-        raise RuleError(
-            "A trace is of a step that is timed too: tracing changes what it looks at.",
-            "--trace --no-time",
-            "leave one of them out",
-        )
 
 
 def find(timed: Sequence[Path]) -> Path | None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from parity.speed import intervals, nodes, perfetto, provenance, traces, tracing
+from parity import traced
+from parity.speed import intervals, nodes, perfetto, provenance, tracing
 from parity.speed.figures import TimePass, side_speed
 from parity.speed.spans import Parted, outer_launches
 from spec import record, trace
@@ -197,8 +198,8 @@ def test_a_trace_of_another_mode_is_not_this_one_s(tmp_path: Path) -> None:
 
 def test_a_trace_without_timing_is_refused() -> None:
     with pytest.raises(RuleError, match="--no-time"):
-        traces.check(traced=True, timed=False)
-    traces.check(traced=False, timed=False)
+        traced.check(traced=True, timed=False)
+    traced.check(traced=False, timed=False)
 
 
 def test_a_drawing_has_every_span_on_a_named_line_and_an_arrow_a_launch(tmp_path: Path) -> None:
