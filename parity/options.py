@@ -82,6 +82,9 @@ class Run(Resumable):
     that both sides make from the same states; takes about three times as long."""
     time: bool = True
     """Also measure speed, the sides in turn."""
+    trace: bool = False
+    """Trace a few steps of each side too, in processes of their own after the timed ones: calls that launch a
+    step, kernels, gaps, communication that nothing covers, and a file for ui.perfetto.dev."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +117,8 @@ class Bench(Training):
     """Timed windows a pass; every contender has two passes."""
     steps_per_window: Annotated[int, arg(metavar="N")] = 10
     """Back-to-back steps a window."""
+    trace: bool = False
+    """Trace a few steps of every contender too, in processes of its own after the timed ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
