@@ -158,6 +158,19 @@ class Power(Saved):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Report:
+    """Draw a saved run as one page, report.html in its folder, readable offline and on paper.
+
+    Run and bench do it when they end. Exit code: 0, 2 usage.
+    """
+
+    run: Positional[Annotated[str, arg(metavar="RUN")]] = "last"
+    """A run folder, its number, or `last`."""
+    out: Annotated[str, arg(metavar="DIR")] = "runs"
+    """Folder of run folders."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Prepare:
     """Make a token shard out of a text, one token a byte."""
 
@@ -199,6 +212,7 @@ Command = (
     | Annotated[Compare, subcommand("compare")]
     | Annotated[Explain, subcommand("explain")]
     | Annotated[Power, subcommand("power")]
+    | Annotated[Report, subcommand("report")]
     | Annotated[Data, subcommand("data")]
     | Annotated[InitPair, subcommand("init-pair")]
     | Annotated[Doctor, subcommand("doctor")]
@@ -212,6 +226,7 @@ COMMANDS: dict[str, type] = {
     "compare": Compare,
     "explain": Explain,
     "power": Power,
+    "report": Report,
     "data prepare": Prepare,
     "init-pair": InitPair,
     "doctor": Doctor,
@@ -240,7 +255,9 @@ def _option_names(command: type) -> list[str]:
     return names
 
 
-def parse(arguments: list[str]) -> Run | Train | Bench | Compare | Explain | Power | Data | InitPair | Doctor:
+def parse(
+    arguments: list[str],
+) -> Run | Train | Bench | Compare | Explain | Power | Report | Data | InitPair | Doctor:
     """The command that the arguments ask for; SystemExit(2), with the nearest option, where none fits."""
     return tyro.cli(
         Command,  # type: ignore[arg-type]

@@ -1,5 +1,5 @@
-"""Hands a result over: `result.json` in the run folder, JSON where asked for, the report on standard output,
-and on standard error what went wrong."""
+"""Hands a result over: `result.json` and its page in the run folder, JSON where asked for, the report on
+standard output, and on standard error what went wrong."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from parity.report import causes, console
+from parity.report import causes, console, page
 from parity.report.result import LaunchRecord, Result, to_json, write
 from spec import record
 from spec.errors import RuleError
@@ -35,12 +35,21 @@ def deliver(result: Result, folder: Path | None, target: str | None) -> None:
     """
     if folder is not None:
         write(result, folder / "result.json")
+        draw(folder)
     if target == "-":
         sys.stdout.write(to_json(result))
         return
     if target is not None:
         record.write_text(Path(target), to_json(result))
     console.show(result)
+
+
+def draw(folder: Path) -> None:
+    """Draws the run's page. A page that cannot be drawn is a complaint and no more: the verdict stands."""
+    try:
+        page.write(folder)
+    except Exception as error:
+        print(f"no {page.NAME}: {type(error).__name__}: {error}", file=sys.stderr)
 
 
 def deliver_part(part: Struct, lines: Sequence[str], target: str | None) -> None:
@@ -64,6 +73,7 @@ def add_to_result(folder: Path, **parts: causes.Explanation | causes.Power) -> N
     for name, part in parts.items():
         setattr(result, name, part)
     write(result, path)
+    draw(folder)
 
 
 def tell_failures(launches: list[LaunchRecord], folder: Path) -> None:

@@ -260,3 +260,4 @@ def paths(result: Result) -> Iterator[str]:
             yield f"trace: {result.runs[0].folder}/passes/{side.trace.folder}/trace.perfetto.json"
     if result.command != "compare" and result.runs:
         yield f"result: {result.runs[0].folder}/result.json"
+        yield f"report: {result.runs[0].folder}/report.html"
