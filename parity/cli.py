@@ -1,4 +1,4 @@
-"""The way in: `parity run | train | bench | compare | explain | power | report | data prepare | init-pair | doctor`.
+"""The way in: `parity run | train | bench | compare | explain | power | report | data | init-pair | doctor`.
 
 Standard output carries the verdict line, one table and paths, or JSON alone; progress and complaints go to
 standard error. Exit codes are `spec.errors.ExitCode`'s. What each command does stands in the file of its

@@ -16,6 +16,8 @@ class Scale:
     start: float
     stop: float
     log: bool = False
+    whole: bool = False
+    """Whether only whole numbers have ticks."""
 
     def __call__(self, value: float) -> float:
         """The place of a value; one outside lies on the border."""
@@ -31,14 +33,14 @@ class Scale:
         return list(_decades(self, most) if self.log else _rounds(self, most))
 
 
-def linear(values: Iterable[float], start: float, stop: float, *, zero: bool = False) -> Scale:
-    """An even scale that holds all values, with a little room; from 0 where `zero`."""
+def linear(values: Iterable[float], start: float, stop: float, *, whole: bool = False) -> Scale:
+    """An even scale that holds all values, with a little room."""
     low, high = _range(values)
     if high == low:
         room = abs(high) / 2 or 1.0
         low, high = low - room, high + room
     room = (high - low) * 0.04
-    return Scale(0.0 if zero else low - room, high + room, start, stop)
+    return Scale(low - room, high + room, start, stop, whole=whole)
 
 
 def decades(values: Iterable[float], start: float, stop: float) -> Scale:
@@ -59,6 +61,7 @@ def _rounds(scale: Scale, most: int) -> Iterator[tuple[float, str]]:
     rough = (scale.high - scale.low) / most
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough)
+    step = max(step, 1.0) if scale.whole else step
     digits = max(0, -math.floor(math.log10(step) + 1e-9))
     number = math.ceil(scale.low / step - 1e-9)
     while number * step <= scale.high + step * 1e-9:

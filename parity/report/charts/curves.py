@@ -46,7 +46,7 @@ def draw(curves: Curves, width: float) -> Markup:
     lower = Area(_LEFT, upper.bottom + 46, width - _RIGHT, upper.bottom + 46 + _DIFFERENCES_HEIGHT)
     last = lower if curves.differences else upper
     steps = [x for series in curves.values for x, _ in series.points]
-    x = axes.linear(steps, _LEFT, width - _RIGHT)
+    x = axes.linear(steps, _LEFT, width - _RIGHT, whole=True)
     parts = [*_legend(curves.values, width), *_upper(curves, x, upper)]
     if curves.differences:
         parts += _lower(curves, x, lower)

@@ -1,8 +1,8 @@
 """One step of a side in time: the host's calls above, the streams of its devices below.
 
-The overview shows the whole step; so narrow a span would vanish there, so each column's height is the share of
-its time in which something ran. The detail shows the spans of a short window one by one; a script of the page
-can draw another window into it, and finds places and lanes in the attributes written here.
+The overview shows the whole step. A span would be too narrow to be seen there, so each column's height is the
+share of its time in which something ran. The detail shows the spans of a short window one by one; a script
+of the page can draw another window into it, and finds places and lanes in the attributes written here.
 """
 
 import re
@@ -113,7 +113,8 @@ def _columns(lane: Lane, x: axes.Scale, step_us: float, base: float) -> Iterator
         while column + run < num and heights[column + run] == heights[column]:
             run += 1
         if heights[column]:
-            path += f"M{x.start + column * _COLUMN:.0f} {base:.0f}v-{heights[column]:g}h{run * _COLUMN}V{base:.0f}z"
+            left = x.start + column * _COLUMN
+            path += f"M{left:.0f} {base:.0f}v-{heights[column]:g}h{run * _COLUMN}V{base:.0f}z"
         column += run
     if path:
         yield svg.element("path", d=path, class_=f"span {lane.kind}")

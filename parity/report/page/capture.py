@@ -18,6 +18,7 @@ _TITLES = {
     "nodes_by_kind": "Nodes of the captured graph, by kind",
     "rewritten": "Nodes that were rewritten as kernels",
     "memory_bytes": "Memory of the compiled program",
+    "command_buffers": "Inside and outside of command buffers",
 }
 _WHAT = {"torch": "The step as PyTorch captured it", "jax": "The step as XLA compiled it"}
 
@@ -61,35 +62,44 @@ def _why_not(result: Result, folder: RunFolder, side: str) -> str:
 
 def _shown(content: Mapping[str, Any], style: str) -> tuple[list[Picture], dict[str, Any]]:
     """Pictures of the amounts in a capture and in its graphs, and what is left of it."""
-    pictures = list(_pictures(content, style))
-    rest = {name: value for name, value in content.items() if name != "graphs" and not _is_amounts(value)}
-    graphs = content.get("graphs") or []
-    for graph in graphs:
-        if isinstance(graph, dict):
-            pictures += _pictures(graph, style)
-    if graphs:
-        rest["graphs"] = [
-            {name: value for name, value in graph.items() if not _is_amounts(value)}
-            for graph in graphs
-            if isinstance(graph, dict)
-        ]
-    return pictures, rest
+    graphs = [graph for graph in content.get("graphs") or [] if isinstance(graph, dict)]
+    pictures = [picture for part in (*graphs, content) for picture in _pictures(part, style)]
+    rest = _rest(content)
+    return pictures, rest | {"graphs": [_rest(graph) for graph in graphs]} if graphs else rest
 
 
 def _pictures(content: Mapping[str, Any], style: str) -> Iterator[Picture]:
     for name, value in content.items():
-        if not _is_amounts(value):
+        found = _amounts(name, value)
+        if not found:
             continue
         write = bytes_ if name.endswith("bytes") else amount
-        amounts = [(kind, float(count), write(count)) for kind, count in value.items()]
+        amounts = [(kind.replace("_", " "), float(count), write(count)) for kind, count in found.items()]
         title = _TITLES.get(name, name.replace("_", " "))
         told = ", ".join(f"{kind} {written}" for kind, _, written in amounts)
         draw = partial(bars.draw, amounts, style=style, title=title, description=f"{told}.")
         yield both(draw, f"{title}.")
 
 
-def _is_amounts(value: Any) -> bool:
-    """Whether it is two or more counts by name, or one that is not zero."""
-    if not isinstance(value, dict) or not value:
-        return False
-    return all(isinstance(item, int | float) and not isinstance(item, bool) for item in value.values())
+def _amounts(name: str, value: Any) -> dict[str, int | float]:
+    """Amounts of one kind, which can be drawn beside each other; empty where an entry holds none."""
+    if not isinstance(value, dict):
+        return {}
+    counts = {
+        kind: count
+        for kind, count in value.items()
+        if isinstance(count, int | float) and not isinstance(count, bool)
+    }
+    if name == "command_buffers":
+        return {kind: count for kind, count in counts.items() if kind.endswith(("_in", "_out"))}
+    alike = name in _TITLES or name.endswith(("_by_kind", "_bytes"))
+    return counts if alike and len(counts) == len(value) else {}
+
+
+def _rest(content: Mapping[str, Any]) -> dict[str, Any]:
+    """What no picture shows, or not whole."""
+    return {
+        name: value
+        for name, value in content.items()
+        if name != "graphs" and (name == "command_buffers" or not _amounts(name, value))
+    }

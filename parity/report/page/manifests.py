@@ -5,7 +5,8 @@ which difference matters is the gate's and the evidence's to say.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +25,11 @@ class Row:
 
     name: str
     values: list[str]
-    differs: bool
+
+    @property
+    def parts(self) -> list[str]:
+        """Its name in pieces, between which a line may break."""
+        return re.findall(r"[^._]+[._]?|[._]", self.name)
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,8 @@ class Section:
 
     heads: list[str]
     different: list[Row]
+    alone: list[Row]
+    """Entries that one side alone has."""
     equal: list[Row]
     why_not: str
 
@@ -41,12 +48,16 @@ def section(folder: RunFolder) -> Section:
     """Both sides' manifests of their run passes, or of time passes where there are no others."""
     found = [one for side in ("torch", "jax") if (one := _said(folder, side)) is not None]
     if not found:
-        return Section([], [], [], "no side wrote a manifest")
+        return Section([], [], [], [], "no side wrote a manifest")
     flat = [_flat(one.manifest) for one in found]
     names = list(dict.fromkeys(name for entries in flat for name in entries))
-    rows = list(_rows(names, flat))
-    heads = [f"{one.side}, {one.folder.name}" for one in found]
-    return Section(heads, [row for row in rows if row.differs], [row for row in rows if not row.differs], "")
+    groups: dict[str, list[Row]] = {"different": [], "alone": [], "equal": []}
+    for name in sorted(names, key=lambda name: name.startswith("environment")):
+        values = [entries.get(name, _ABSENT) for entries in flat]
+        apart = any(value != values[0] for value in values)
+        group = "alone" if _ABSENT in values else "different" if apart else "equal"
+        groups[group].append(Row(name, _told(values)))
+    return Section(heads=[f"{one.side}, {one.folder.name}" for one in found], **groups, why_not="")
 
 
 def _said(folder: RunFolder, side: str) -> Pass | None:
@@ -87,12 +98,6 @@ def _in_a_line(item: Mapping[str, Any]) -> str:
 def _is_long(value: Any) -> bool:
     """Whether it is a list of many alike, such as a hash for every tensor."""
     return isinstance(value, dict) and len(value) > _LONG and len({type(one) for one in value.values()}) == 1
-
-
-def _rows(names: Sequence[str], flat: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
-    for name in names:
-        values = [entries.get(name, _ABSENT) for entries in flat]
-        yield Row(name, _told(values), any(value != values[0] for value in values))
 
 
 _ABSENT = object()

@@ -1,4 +1,4 @@
-"""A picture as the page shows it: drawn once for a wide screen or paper, once for a phone, with its caption."""
+"""A picture as the page shows it, with its caption: drawn for a wide screen or paper, and for a phone."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -81,6 +81,8 @@ def render(result: Result, raw: dict[str, Any], folder: RunFolder) -> str:
         _environment()
         .get_template("page.html")
         .render(
+            style=_style(),
+            is_flat=_is_flat,
             result=result,
             words=words,
             sentence=words.verdict_sentence(result),
@@ -110,14 +112,24 @@ def _blocks(raw: dict[str, Any]) -> list[tuple[str, str, Any]]:
     ]
 
 
+def _style() -> Markup:
+    """The style sheet, as it stands: our own file, and a style element knows no entities."""
+    return Markup(Path(__file__).with_name("style.css").read_text("utf-8"))
+
+
 def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
+    return jinja2.Environment(
         loader=jinja2.PackageLoader("parity.report.page", ""),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    style = Path(__file__).with_name("style.css").read_text("utf-8")
-    environment.globals["style"] = Markup(style)  # our own file, and a style element knows no entities
-    return environment
+
+
+def _is_flat(rows: list[Any]) -> bool:
+    """Whether records are a table: every value fits in a cell."""
+    return all(
+        isinstance(row, dict) and not any(isinstance(value, dict | list) and value for value in row.values())
+        for row in rows
+    )

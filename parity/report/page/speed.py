@@ -135,7 +135,7 @@ def _picture(contenders: Sequence[Contender], folder: RunFolder) -> Picture | No
     draw = partial(chart.draw, groups, words="step time, ms", title="Step times", description=f"{told}.")
     return both(
         draw,
-        "Each mark is one window of back-to-back steps. Above the line how many fall together; in the strip the "
-        "passes in the order they were run (disc, square, triangle, diamond), the box from the 10th to the "
-        "90th percentile, and the median as a stroke.",
+        "Each mark is one window of back-to-back steps; above the line, how many fall together. Passes have "
+        "marks of their own in the order they were run (disc, square, triangle, diamond); the box goes from "
+        "the 10th to the 90th percentile, the stroke is the median.",
     )

@@ -184,8 +184,8 @@ def _timeline(step: Step, scale: float, width: float) -> Timeline:
         step,
         both(
             overview,
-            f"Step {step.number}, {step.length_us:,.0f} us, traced by {step.instrument} on {step.device_name}. "
-            f"The height of a lane is the share of the time in which something ran.{left_out}",
+            f"Step {step.number}, {step.length_us:,.0f} us, traced by {step.instrument} on "
+            f"{step.device_name}; as high as the share of the time in which something ran.{left_out}",
         ),
         both(detail, f"What the frame holds, {width:,.0f} us, call by call and kernel by kernel."),
         window,

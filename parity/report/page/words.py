@@ -26,18 +26,18 @@ MARKS = {"SAME": "=", "DIFFERENT": "\u2260", "INCONCLUSIVE": "?", "NOT_COMPARABL
 
 def verdict_sentence(result: Result) -> str:
     """What the run found, in one sentence."""
-    reason = result.reasons[0].rstrip(".") if result.reasons else ""
+    reason = result.reasons[0].rstrip(".") if result.reasons else "no reason was recorded"
     match result.verdict:
         case "SAME":
             return "The sides did the same: everything compared lies within its tolerance."
         case "DIFFERENT":
-            return f"The sides differ. {_capital(reason)}."
+            return f"The sides differ; {reason}."
         case "INCONCLUSIVE":
-            return f"The numbers do not decide. {_capital(reason)}."
+            return f"The numbers do not decide: {reason}."
         case "NOT_COMPARABLE":
-            return f"Nothing was judged, because the sides were not given the same. {_capital(reason)}."
+            return f"Nothing was judged, because the sides were not given the same: {reason}."
         case "FAILED":
-            return f"The run did not finish. {_capital(reason)}."
+            return f"The run did not finish: {reason}."
     if result.command == "bench":
         return "Step times were measured; parity run judges numbers."
     return f"Nothing was judged: {result.unmeasured.get('numerics', 'one side ran')}."
@@ -46,10 +46,6 @@ def verdict_sentence(result: Result) -> str:
 def other_reasons(result: Result) -> list[str]:
     """What else is to be said, in the words of the console."""
     return [note.removeprefix("note: ") for note in rows.notes(result)]
-
-
-def _capital(words: str) -> str:
-    return words[:1].upper() + words[1:] if words else "No reason was recorded"
 
 
 def number(value: float | int | None) -> str:
