@@ -34,8 +34,7 @@ def deliver(result: Result, folder: Path | None, target: str | None) -> None:
       target: of `--json`: None, a file, or `-` for JSON alone on standard output.
     """
     if folder is not None:
-        write(result, folder / "result.json")
-        draw(folder)
+        _complain(keep(result, folder))
     if target == "-":
         sys.stdout.write(to_json(result))
         return
@@ -44,12 +43,18 @@ def deliver(result: Result, folder: Path | None, target: str | None) -> None:
     console.show(result)
 
 
-def draw(folder: Path) -> None:
-    """Draws the run's page. A page that cannot be drawn is a complaint and no more: the verdict stands."""
+def keep(result: Result, folder: Path) -> str:
+    """Writes the result into its run folder and draws its page there.
+
+    Returns:
+      Why there is no page; empty where there is one. The verdict stands without it.
+    """
+    write(result, folder / "result.json")
     try:
         page.write(folder)
     except Exception as error:
-        print(f"no {page.NAME}: {type(error).__name__}: {error}", file=sys.stderr)
+        return f"no {page.NAME}: {type(error).__name__}: {error}"
+    return ""
 
 
 def deliver_part(part: Struct, lines: Sequence[str], target: str | None) -> None:
@@ -72,8 +77,12 @@ def add_to_result(folder: Path, **parts: causes.Explanation | causes.Power) -> N
     result = msgspec.json.decode(path.read_bytes(), type=Result)
     for name, part in parts.items():
         setattr(result, name, part)
-    write(result, path)
-    draw(folder)
+    _complain(keep(result, folder))
+
+
+def _complain(words: str) -> None:
+    if words:
+        print(words, file=sys.stderr)
 
 
 def tell_failures(launches: list[LaunchRecord], folder: Path) -> None:

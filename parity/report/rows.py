@@ -5,6 +5,7 @@ bound.
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from parity.report.result import (
     CurveDifference,
@@ -260,4 +261,5 @@ def paths(result: Result) -> Iterator[str]:
             yield f"trace: {result.runs[0].folder}/passes/{side.trace.folder}/trace.perfetto.json"
     if result.command != "compare" and result.runs:
         yield f"result: {result.runs[0].folder}/result.json"
-        yield f"report: {result.runs[0].folder}/report.html"
+        if (Path(result.runs[0].folder) / "report.html").exists():
+            yield f"report: {result.runs[0].folder}/report.html"

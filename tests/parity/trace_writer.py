@@ -57,7 +57,7 @@ def operations_on_a_cpu() -> Trace:
 
 def write_pass(run: Path, number: int, side: str, mode: str, content: Trace) -> Path:
     """A trace pass of a run folder."""
-    folder = run / "passes" / f"{number:03d}_{side}_trace_{mode.replace(':', '-')}"
+    folder = run / "passes" / f"{number:03d}_{side}_trace"
     record.write_json(folder / "manifest.json", {"side": side, "purpose": "trace", "mode_asked": mode})
     trace.write(content, folder)
     return folder

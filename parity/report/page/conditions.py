@@ -69,7 +69,8 @@ def _facts(result: Result, folder: RunFolder) -> Iterator[tuple[str, str]]:
 def _machine(environment: dict[str, Any]) -> str:
     cpu = environment.get("cpu") or {}
     gpus = environment.get("gpus")
-    parts = [f"{cpu['model']}, {cpu.get('usable')} of {cpu.get('count')} cores" if cpu.get("model") else ""]
+    cores = f"{cpu['usable']} of {cpu['count']} cores" if {"usable", "count"} <= cpu.keys() else ""
+    parts = [str(cpu.get("model") or ""), cores]
     if gpus:
         names = [str(gpu.get("name", "a GPU")) if isinstance(gpu, dict) else str(gpu) for gpu in gpus]
         parts.append(", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names)))

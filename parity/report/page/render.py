@@ -5,6 +5,7 @@ Everything that a run says (names, paths, words of errors, command lines) reache
 autoescape on, or through `charts.svg`, which escapes too. Must not: judge or measure.
 """
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,7 @@ def _style() -> Markup:
     return Markup(Path(__file__).with_name("style.css").read_text("utf-8"))
 
 
+@cache
 def _environment() -> jinja2.Environment:
     return jinja2.Environment(
         loader=jinja2.PackageLoader("parity.report.page", ""),
