@@ -13,6 +13,7 @@ import pytest
 
 from parity.report import deliver, page
 from parity.report.page.folder import RunFolder
+from parity.report.page.manifests import section as manifests
 from parity.report.page.tensors import in_bounds
 from parity.report.page.timeline import section as timelines
 from parity.report.result import Result
@@ -210,6 +211,19 @@ def test_a_part_that_is_new_is_shown_as_it_stands(tmp_path: Path) -> None:
     (folder / "result.json").write_text(json.dumps(content))
     text = drawn(folder).text
     assert "Attribution" in text and "inductor" in text and "eager" in text
+
+
+def test_manifests_are_told_apart_entry_by_entry(tmp_path: Path) -> None:
+    def change(content: Content) -> None:
+        content.manifest["facts"]["parameters"][0]["decayed"] ^= True
+        content.manifest["environment"] = {"gpus": [], "nccl": "2.28"}
+
+    section = manifests(RunFolder(judged(tmp_path, change)))
+    told = {row.name: row.values for row in section.different}
+    assert told["mode_asked"] == ["eager", "jit"]
+    assert told["facts.parameters"] == ["16 entries; not the same in wte.weight"] * 2
+    assert [row.name for row in section.alone] == ["environment.nccl"], "null and an empty list are both none"
+    assert "init_digest" in {row.name for row in section.equal}
 
 
 def test_lanes_are_the_host_then_the_device_then_communication(tmp_path: Path) -> None:

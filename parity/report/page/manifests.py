@@ -5,7 +5,6 @@ which difference matters is the gate's and the evidence's to say.
 """
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,11 +24,6 @@ class Row:
 
     name: str
     values: list[str]
-
-    @property
-    def parts(self) -> list[str]:
-        """Its name in pieces, between which a line may break."""
-        return re.findall(r"[^._]+[._]?|[._]", self.name)
 
 
 @dataclass(frozen=True)
@@ -76,7 +70,7 @@ def _flat(manifest: Mapping[str, Any]) -> dict[str, Any]:
     def walk(name: str, value: Any) -> None:
         if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
             value = {str(item.get("name", number)): _in_a_line(item) for number, item in enumerate(value)}
-        if value is None:
+        if value is None or value in ([], {}):
             value = f"not known: {reasons[name]}" if name in reasons else "none"
         if isinstance(value, dict) and value and not _is_long(value):
             for key, item in value.items():
@@ -125,7 +119,7 @@ def _words(value: Any) -> str:
         return value or "empty"
     if _is_long(value):
         return f"{len(value)} entries"
-    if value is None or value in ([], {}):
+    if value is None:
         return "none"
     if isinstance(value, list) and all(isinstance(item, str | int | float) for item in value):
         return ", ".join(str(item) for item in value)

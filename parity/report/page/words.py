@@ -3,6 +3,7 @@
 Must not: read files, or make markup.
 """
 
+import re
 from collections.abc import Mapping
 
 from parity.report import rows
@@ -66,6 +67,11 @@ def figure(name: str, value: float | int | Spread | None) -> str:
     if name in ("mfu", "device_idle_share"):
         return f"{value:.1%}"
     return amount(value)
+
+
+def parts(name: str) -> list[str]:
+    """A long name in pieces, between which a line may break."""
+    return re.findall(r"[^._]+[._]?|[._]", name)
 
 
 def amount(value: float) -> str:
