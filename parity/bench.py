@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from parity import assemble, turns
+from parity import assemble, traced, turns
 from parity.beginning import begin
 from parity.options import Bench
 from parity.plan import Plan, make_plan, parse_baselines, parse_modes
@@ -42,6 +42,8 @@ def bench(options: Bench, argv: Sequence[str]) -> ExitCode:
         )
     plan = settled.plan
     held = hold(plan, turns.timed(plan, folder, contenders, timing), folder, progress)
+    if options.trace:
+        held += traced.hold_traces(plan, folder, contenders, timing, held, progress)
     result = _result(plan, folder, held, contenders, started)
     deliver.deliver(result, folder, options.json)
     deliver.tell_failures(result.launches, folder)

@@ -82,6 +82,9 @@ class Run(Resumable):
     that both sides make from the same states; takes about three times as long."""
     time: bool = True
     """Also measure speed, the sides in turn."""
+    trace: bool = False
+    """Trace a few steps of each side too, in processes of their own after the timed ones: calls that launch a
+    step, kernels, gaps, communication that nothing covers, and a file for ui.perfetto.dev."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +117,8 @@ class Bench(Training):
     """Timed windows a pass; every contender has two passes."""
     steps_per_window: Annotated[int, arg(metavar="N")] = 10
     """Back-to-back steps a window."""
+    trace: bool = False
+    """Trace a few steps of every contender too, in processes of its own after the timed ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,6 +164,19 @@ class Power(Saved):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Report:
+    """Draw a saved run as one page, report.html in its folder, readable offline and on paper.
+
+    Run and bench do it when they end. Exit code: 0, 2 usage.
+    """
+
+    run: Positional[Annotated[str, arg(metavar="RUN")]] = "last"
+    """A run folder, its number, or `last`."""
+    out: Annotated[str, arg(metavar="DIR")] = "runs"
+    """Folder of run folders."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Prepare:
     """Make a token shard out of a text, one token a byte."""
 
@@ -200,6 +218,7 @@ Command = (
     | Annotated[Compare, subcommand("compare")]
     | Annotated[Explain, subcommand("explain")]
     | Annotated[Power, subcommand("power")]
+    | Annotated[Report, subcommand("report")]
     | Annotated[Data, subcommand("data")]
     | Annotated[InitPair, subcommand("init-pair")]
     | Annotated[Doctor, subcommand("doctor")]
@@ -213,6 +232,7 @@ COMMANDS: dict[str, type] = {
     "compare": Compare,
     "explain": Explain,
     "power": Power,
+    "report": Report,
     "data prepare": Prepare,
     "init-pair": InitPair,
     "doctor": Doctor,
@@ -241,7 +261,9 @@ def _option_names(command: type) -> list[str]:
     return names
 
 
-def parse(arguments: list[str]) -> Run | Train | Bench | Compare | Explain | Power | Data | InitPair | Doctor:
+def parse(
+    arguments: list[str],
+) -> Run | Train | Bench | Compare | Explain | Power | Report | Data | InitPair | Doctor:
     """The command that the arguments ask for; SystemExit(2), with the nearest option, where none fits."""
     return tyro.cli(
         Command,  # type: ignore[arg-type]

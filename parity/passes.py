@@ -18,10 +18,14 @@ gigabytes."""
 
 
 class Passes:
-    """Makes jobs and numbers their pass folders in the order of running."""
+    """Makes jobs and numbers their pass folders in the order of running.
 
-    def __init__(self, plan: Plan, folder: Path, timing: Timing | None = None) -> None:
-        self._plan, self._folder, self._timing, self._count = plan, folder, timing or Timing(), 0
+    Args:
+      done: the number of the last pass that the run folder already has.
+    """
+
+    def __init__(self, plan: Plan, folder: Path, timing: Timing | None = None, done: int = 0) -> None:
+        self._plan, self._folder, self._timing, self._count = plan, folder, timing or Timing(), done
         self._handed_on: Job | None = None
 
     def run(self, side: str) -> Job:
@@ -40,6 +44,10 @@ class Passes:
     def time(self, side: str, mode: str | None = None) -> Job:
         """A measurement of a side's step, this project's own where no mode is given."""
         return self._job(side, "time", mode)
+
+    def trace(self, side: str, mode: str | None = None) -> Job:
+        """The same steps as `time`, some of them traced."""
+        return self._job(side, "trace", mode)
 
     def stretch(self, stretch: Stretch) -> Job:
         """A part of the run that changes sides, from the checkpoint of the part asked for before."""

@@ -49,7 +49,8 @@ def _take(plan: Plan, turn: Turn, log: Path, progress: Progress) -> Ended:
         f"({plan.spec.execution.device})"
     )
     files = [job.write() for job in turn.jobs]
-    commands = side_commands(turn.side, files, plan.spec.execution.device, processes, plan.cluster)
+    traced = any(job.purpose == "trace" for job in turn.jobs)
+    commands = side_commands(turn.side, files, plan.spec.execution.device, processes, plan.cluster, traced)
     ended = launch(
         commands,
         [file.parent for file in files],

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct, field
 
 from parity.report.causes import Explanation, Power
+from parity.report.traced import TracedFigures
 from spec import record
 
 SCHEMA_VERSION = 1
@@ -26,7 +27,6 @@ class RunRef(Struct, kw_only=True):
 
     folder: str
     name: str
-    """The preset."""
     problem_sha256: str
     precision: str
     device: str
@@ -237,7 +237,7 @@ class Spread(Struct, kw_only=True):
     """Median of the absolute deviations from the median."""
 
 
-class SideSpeed(Struct, kw_only=True):
+class SideSpeed(TracedFigures, kw_only=True):
     """The figures of one side in one mode; defined in `spec/measure.py`."""
 
     mode: str

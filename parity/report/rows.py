@@ -5,6 +5,7 @@ bound.
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from parity.report.result import (
     CurveDifference,
@@ -21,6 +22,14 @@ from parity.report.result import (
 Table = tuple[list[str], list[list[str]]]
 
 _WORST_SHOWN = 3
+_TRACED = (
+    "launch_calls_per_step",
+    "launch_api_us_per_step",
+    "kernels_per_step",
+    "device_busy_ms",
+    "device_idle_share",
+    "exposed_communication_ms",
+)
 
 
 def headline(result: Result) -> str:
@@ -177,7 +186,7 @@ def _speeds(speed: Speed, labels: list[str]) -> Iterator[list[str]]:
     ratio = ""
     if speed.ratio is not None:
         ratio = f"ratio {speed.ratio.median:.3f}, 95 % {speed.ratio.ci95[0]:.3f}-{speed.ratio.ci95[1]:.3f}"
-    for name in ("step_ms", "dispatch_us", "launch_us", "mfu", "peak_mem_bytes", "compile_s"):
+    for name in ("step_ms", "dispatch_us", "launch_us", *_TRACED, "mfu", "peak_mem_bytes", "compile_s"):
         values = [_figure(side, name) for side in sides]
         if any(value != "-" for value in values):
             yield [name, *values, ratio if name == "step_ms" else "", ""]
@@ -246,5 +255,11 @@ def paths(result: Result) -> Iterator[str]:
     """Where the files are."""
     for run in result.runs:
         yield f"run: {run.folder}"
+    sides = [result.speed.torch, result.speed.jax] if result.speed is not None else []
+    for side in sides:
+        if side is not None and side.trace is not None:
+            yield f"trace: {result.runs[0].folder}/passes/{side.trace.folder}/trace.perfetto.json"
     if result.command != "compare" and result.runs:
         yield f"result: {result.runs[0].folder}/result.json"
+        if (Path(result.runs[0].folder) / "report.html").exists():
+            yield f"report: {result.runs[0].folder}/report.html"
