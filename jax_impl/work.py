@@ -164,7 +164,8 @@ def _trace(job: Job, trainer: Trainer) -> tracing.Found | None:
     instrument = tracing.instrument(ranks.rank, _own_profiler)
     ranks.fence(trainer.state.train_state)
     instrument.start()
-    for _ in range(max(2, timing.traced_steps // per_launch)):
+    # The first is dropped and the last has no next one to be timed against.
+    for _ in range(max(3, timing.traced_steps // per_launch)):
         with instrument.step(trainer.num_steps):
             launch()
         trainer.metrics(trainer.num_steps - 1 - per_launch)

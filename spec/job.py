@@ -137,9 +137,9 @@ class Job:
             )
         if self.promote and self.spec.problem.precision != "f64":
             raise RuleError("Casts are promoted in the f64 profile.", self.spec.problem.precision)
-        if self.purpose == "trace" and self.timing.traced_steps < 2:
+        if self.purpose == "trace" and self.timing.traced_steps < 3:
             raise RuleError(
-                "A trace has two steps at least: the first is dropped.",
+                "A trace has three steps at least: the first is dropped, the last has no next one.",
                 f"traced_steps = {self.timing.traced_steps}",
             )
 

@@ -59,7 +59,9 @@ def attach(ranks: set[int]) -> None:
     try:
         tracing.offer(Cupti())
     except ImportError as error:
-        tracing.refuse(f"cupti-python is not installed ({error}): pip install 'torch-jax-parity[gpu]'")
+        tracing.refuse(
+            f"cupti-python is not installed ({error}): in the project's folder, pip install -e '.[gpu]'"
+        )
     except Exception as error:  # whatever CUPTI does not like: the framework's own profiler may do
         tracing.refuse(f"CUPTI cannot be used: {type(error).__name__}: {error}")
 

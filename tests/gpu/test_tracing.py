@@ -54,7 +54,7 @@ def figures(timed: Path, traced: Path, instrument: str = "cupti") -> dict[str, A
 
 @pytest.fixture(scope="module", autouse=True)
 def cupti() -> None:
-    pytest.importorskip("cupti", reason="pip install 'torch-jax-parity[gpu]'")
+    pytest.importorskip("cupti", reason="pip install -e '.[gpu]'")
 
 
 def test_a_captured_step_is_one_launch_of_every_node(tmp_path: Path) -> None:

@@ -83,6 +83,7 @@ def test_a_trace_job_knows_how_many_launches_a_time_job_makes() -> None:
     assert timing.launches(warmup=2, per_window=4, launch_calls=True) == 2 + 3 * 4 + 5 + 5
 
 
-def test_a_trace_of_one_step_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RuleError, match="two steps"):
-        a_job(tmp_path, traced_steps=1)
+def test_a_trace_of_two_steps_is_refused(tmp_path: Path) -> None:
+    a_job(tmp_path, traced_steps=3)
+    with pytest.raises(RuleError, match="three steps"):
+        a_job(tmp_path, traced_steps=2)
