@@ -11,6 +11,7 @@ on a GPU.
 """
 
 import argparse
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,12 @@ def main() -> None:
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--devices", default="1,2")
     asked = parser.parse_args()
+    if asked.device == "cuda":
+        # Each process of XLA tunes anew otherwise, and the traced program can be another than the timed one.
+        kept = asked.out.absolute() / "autotuned"
+        kept.mkdir(parents=True, exist_ok=True)
+        flags = [os.environ.get("XLA_FLAGS", ""), f"--xla_gpu_per_fusion_autotune_cache_dir={kept}"]
+        os.environ["XLA_FLAGS"] = " ".join(filter(None, flags))
     found = []
     for devices in map(int, asked.devices.split(",")):
         for side, modes in MODES[asked.device].items():
