@@ -3,9 +3,10 @@
     python benchmarks/false_alarms.py toy-mlp --precision strict --first-seed 1000 --seeds 100 --to raw.jsonl
     python benchmarks/false_alarms.py --count benchmarks/results/false_alarms/*.jsonl
 
-Every seed is what `parity run TARGET --seed N --judge measured --no-time` does: the same jobs, the same judge,
-a run folder of its own. Only the launches are shared, by `--together` seeds at a time. A seed that stands in the file is
-not run again. Run folders of seeds that were SAME are taken away; those of false alarms stay.
+Every seed is what `parity run TARGET --seed N --judge measured --no-time` does: the same jobs, the same
+judge, a run folder of its own. Only the launches are shared, by `--together` seeds at a time. A seed that
+stands in the file is not run again. Run folders of seeds that were SAME are taken away; those of false
+alarms stay.
 Must not: judge by another rule than the command's.
 """
 

@@ -6,6 +6,7 @@ Must not: know what is tested.
 
 import math
 from collections.abc import Callable
+from functools import cache
 
 _TERMS = 10_000
 _ENOUGH = 1e-16
@@ -52,6 +53,7 @@ def student_cdf(t: float, df: float) -> float:
     return 1 - tail if t > 0 else tail
 
 
+@cache
 def student_quantile(p: float, df: float) -> float:
     """The t below which Student's t lies with probability `p`, in (0, 1)."""
     if p < 0.5:

@@ -6,9 +6,10 @@ bound.
 
 from collections.abc import Iterator
 
+from parity.report import seeds
+from parity.report.lockstep import LockstepRow
 from parity.report.result import (
     CurveDifference,
-    LockstepRow,
     Numerics,
     Result,
     SideCurve,
@@ -25,6 +26,8 @@ _WORST_SHOWN = 3
 
 def headline(result: Result) -> str:
     """The verdict, or the command, and the one number or reason behind it."""
+    if result.equivalence is not None and result.equivalence.outcome is not None:
+        return seeds.headline(result.equivalence)
     if result.verdict is None:
         runs = ", ".join(f"{run.name} {run.precision}" for run in result.runs)
         return f"{result.command}: {runs}"
@@ -51,6 +54,8 @@ def table(result: Result) -> Table:
     """Heads and lines of the one table."""
     if result.command == "bench":
         return _bench_table(result)
+    if result.equivalence is not None:
+        return seeds.table(result.equivalence)
     # Where a run changed sides too, the sides themselves come first.
     numerics = result.comparisons[0] if result.handoff is not None else result.numerics
     if numerics is not None:
