@@ -120,6 +120,9 @@ class Numerics(Struct, kw_only=True):
     """Why a field of this pair is null, by its name."""
     lockstep: Lockstep | None = None
     """Null where the table judged."""
+    would_not_see: list[str] = []
+    """Of a SAME: what mistakes would be about that this run's data and settings do not bring out, told from
+    its records. `power` is about mistakes that were made."""
 
 
 class CurvePoint(Struct, kw_only=True):
