@@ -237,7 +237,7 @@ def notes(result: Result) -> Iterator[str]:
     """Reasons beyond the one in the headline, and edits, which explain a difference before anything else."""
     in_headline = result.verdict is not None and result.verdict != "SAME"
     yield from (f"note: {reason}" for reason in result.reasons[1 if in_headline else 0 :])
-    if result.numerics is not None and result.numerics.would_not_see:
+    if result.verdict == "SAME" and result.numerics is not None and result.numerics.would_not_see:
         yield f"would not see mistakes in: {', '.join(result.numerics.would_not_see)}"
     if result.numerics is not None and result.numerics.lockstep is not None:
         yield from (f"note: {note}" for note in result.numerics.lockstep.notes)
