@@ -4,7 +4,7 @@ Must not: start anything or print.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +33,10 @@ _CURVE_POINTS = 10
 """Steps of a side that a result and the table of one side show, beside the last."""
 
 
-def write_run(folder: Path, plan: Plan, argv: Sequence[str]) -> None:
-    """`run.json`: the spec, the command line and what surrounds the run."""
+def write_run(
+    folder: Path, plan: Plan, argv: Sequence[str], stated: Mapping[str, object] | None = None
+) -> None:
+    """`run.json`: the spec, the command line and what surrounds the run; and what was stated besides."""
     content = {
         "argv": list(argv),
         "spec": codec.to_dict(plan.spec),
@@ -43,6 +45,7 @@ def write_run(folder: Path, plan: Plan, argv: Sequence[str]) -> None:
         "resumed": {side: str(path) for side, path in plan.start.checkpoints.items()},
         "handoff": [stretch.first for stretch in plan.handoff[1:]],
         "environment": describe_environment(),
+        **(stated or {}),
     }
     record.write_json(folder / "run.json", content)
 

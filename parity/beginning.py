@@ -3,7 +3,7 @@
 Must not: train, time or judge.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from parity import assemble, folders
@@ -13,18 +13,27 @@ from parity.plan import Plan
 from parity.progress import Progress
 
 
-def begin(plan: Plan, options: Training, argv: Sequence[str], progress: Progress) -> tuple[Path, Settled]:
+def begin(
+    plan: Plan,
+    options: Training,
+    argv: Sequence[str],
+    progress: Progress,
+    stated: Mapping[str, object] | None = None,
+) -> tuple[Path, Settled]:
     """The new run folder, and the plan with what the models of a pair were found to be.
+
+    Args:
+      stated: what else `run.json` says from the start.
 
     Raises:
       RuleError: the folder cannot be written, or a file of a pair cannot be used.
     """
     folder = folders.create(Path(options.out), plan.spec.name)
     # Before the models are described, so that a run that fails there says what it was.
-    assemble.write_run(folder, plan, argv)
+    assemble.write_run(folder, plan, argv, stated)
     for note in plan.notes:
         progress.say(note)
     settled = settle(plan, folder, progress)
     if plan.pair is not None:
-        assemble.write_run(folder, settled.plan, argv)
+        assemble.write_run(folder, settled.plan, argv, stated)
     return folder, settled

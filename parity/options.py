@@ -177,6 +177,26 @@ class Report:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Equivalence(Training):
+    """Train many seeds on both sides, and test whether their last losses agree within a margin.
+
+    For long runs, whose curves part by rounding. Exit code: 0 equivalent, 1 different, 2 usage,
+    4 inconclusive, 5 not comparable, 6 a side crashed or hung.
+    """
+
+    margin: Annotated[str, arg(metavar="P%")]
+    """Largest relative difference of the last losses that counts as none, such as 1%. Stated beforehand: it
+    stands in run.json before the first seed runs."""
+    seeds: Annotated[int, arg(metavar="N")] = 10
+    """How many seeds, at least 10: --seed N and those that follow."""
+    edit: Annotated[tuple[str, ...], arg(metavar="SIDE:NAME=VALUE"), UseAppendAction] = ()
+    """Plant a named change on one side, such as jax:beta2=0.9."""
+    resume: Annotated[str | None, arg(metavar="RUN")] = None
+    """Go on with a test that was stopped, in a new run folder, the other options given as they were: the
+    seeds that a side finished are taken over."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Prepare:
     """Make a token shard out of a text, one token a byte."""
 
@@ -218,6 +238,7 @@ Command = (
     | Annotated[Compare, subcommand("compare")]
     | Annotated[Explain, subcommand("explain")]
     | Annotated[Power, subcommand("power")]
+    | Annotated[Equivalence, subcommand("equivalence")]
     | Annotated[Report, subcommand("report")]
     | Annotated[Data, subcommand("data")]
     | Annotated[InitPair, subcommand("init-pair")]
@@ -232,6 +253,7 @@ COMMANDS: dict[str, type] = {
     "compare": Compare,
     "explain": Explain,
     "power": Power,
+    "equivalence": Equivalence,
     "report": Report,
     "data prepare": Prepare,
     "init-pair": InitPair,
@@ -263,7 +285,7 @@ def _option_names(command: type) -> list[str]:
 
 def parse(
     arguments: list[str],
-) -> Run | Train | Bench | Compare | Explain | Power | Report | Data | InitPair | Doctor:
+) -> Run | Train | Bench | Compare | Explain | Power | Equivalence | Report | Data | InitPair | Doctor:
     """The command that the arguments ask for; SystemExit(2), with the nearest option, where none fits."""
     return tyro.cli(
         Command,  # type: ignore[arg-type]

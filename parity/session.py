@@ -4,6 +4,7 @@ Must not: read numbers; `judge` and `speed` do, from the folders that are left.
 """
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +44,10 @@ def hold(plan: Plan, turns: Sequence[Turn], folder: Path, progress: Progress, do
 
 def _take(plan: Plan, turn: Turn, log: Path, progress: Progress) -> Ended:
     processes = plan.local_processes
-    what = ", ".join(_label(job) for job in turn.jobs)
+    what = ", ".join(
+        label if count == 1 else f"{label} x {count}"
+        for label, count in Counter(_label(job) for job in turn.jobs).items()
+    )
     progress.say(
         f"{turn.side}: {what} on {processes} process{'es' if processes > 1 else ''} "
         f"({plan.spec.execution.device})"

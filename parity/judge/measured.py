@@ -19,7 +19,8 @@ from parity.judge.curves import relative_difference
 from parity.judge.evidence import Evidence
 from parity.judge.lockstep import Row
 from parity.judge.rule import FAILS
-from parity.report.result import CurveDifference, DivergenceClass, Lockstep, LockstepRow, Measures
+from parity.report.lockstep import Lockstep, LockstepRow, Measures
+from parity.report.result import CurveDifference, DivergenceClass
 
 _SHOWN = 100
 """Rows of a result that do not agree; all of them can be had from the passes."""

@@ -10,7 +10,7 @@ FAILED         a side did not finish
 from collections.abc import Iterable
 from dataclasses import replace
 
-from parity.judge import curves, facts, gate, measured, tensors
+from parity.judge import adequacy, curves, facts, gate, measured, tensors
 from parity.judge.align import Measured, aligned
 from parity.judge.evidence import Evidence, divergence, first
 from parity.judge.tolerances import covered_steps
@@ -29,10 +29,6 @@ UNMEASURED = {
     "floor": "the table of tolerances serves; a floor needs reruns",
     "latent": "differences below the noise are found by float64 truth alone, which this run did not make",
 }
-NOT_ON_A_CPU = (
-    "a CPU has no TF32: that no GPU takes it for products of float32 (jax_default_matmul_precision, "
-    "torch.backends.cuda.matmul) is not seen here"
-)
 _NO_CLASS = {"class": "semantics and precision are told apart by float64 truth, which this run did not make"}
 
 
@@ -125,7 +121,7 @@ def _decided(
     return Numerics(
         pair=[a.label, b.label],
         verdict=verdict,
-        reasons=[*_reasons(earliest, evidence, precision), *_unseen(a, b, verdict)],
+        reasons=_reasons(earliest, evidence, precision),
         steps=min(a.curve.num_steps, b.curve.num_steps),
         loss=curve_differences["loss"],
         grad_norm=curve_differences["grad_norm"],
@@ -134,6 +130,7 @@ def _decided(
         latent=None,
         tensors=tensor_differences,
         unmeasured=UNMEASURED if earliest is None or earliest.class_ else UNMEASURED | _NO_CLASS,
+        would_not_see=adequacy.would_not_see(a) if verdict == "SAME" else [],
     )
 
 
@@ -156,13 +153,6 @@ def _reasons(earliest: Evidence | None, evidence: list[Evidence], precision: str
             f"after that: run fewer steps{'' if precision == 'f64' else ', or --precision f64'}"
         )
     return reasons + [item.message for item in evidence if item.ok]
-
-
-def _unseen(a: Measured, b: Measured, verdict: Verdict) -> list[str]:
-    """What a run that found nothing could not have found where it ran."""
-    devices = {side.job.spec.execution.device for side in (a, b)}
-    matters = a.job.spec.problem.profile.compute == "float32" and verdict == "SAME"
-    return [NOT_ON_A_CPU] if devices == {"cpu"} and matters else []
 
 
 def _refused(a: Measured, b: Measured, verdict: Verdict, reasons: list[str]) -> Numerics:

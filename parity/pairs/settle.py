@@ -28,7 +28,9 @@ from spec.run import SIDES, DataSpec, Execution
 from spec.weights import Tensors, init_parameters, load_tensors, save_tensors
 from spec.workloads.pair import PairSizes
 
-_BATCHES, _PAIR = "batches", "pair"
+PAIR = "pair"
+"""Folder, in a run's, of what its sides said of their models and of the first values."""
+_BATCHES = "batches"
 _COMPUTED = "loss and its gradients can be computed"
 """In the rule that a model breaks which cannot run in float64; it is then asked in float32."""
 
@@ -83,7 +85,7 @@ def settle(plan: Plan, folder: Path, progress: Progress) -> Settled:
     read.write_batches(Path(plan.pair.folder), batches, plan.spec.problem.steps)
     init = plan.pair.pair.init
     plan = _with(plan, data=DataSpec(kind="folder", path=str(batches)))
-    described = _describe_all(plan, folder / _PAIR, progress)
+    described = _describe_all(plan, folder / PAIR, progress)
     first = described.get("torch") or described["jax"]
     match = None
     if len(described) == 2:
@@ -96,11 +98,11 @@ def settle(plan: Plan, folder: Path, progress: Progress) -> Settled:
     if isinstance(plan.spec.problem.optimizer, OwnOptimizer):
         table = tuple(replace(row, decayed=False) for row in table)
     plan = _with(plan, sizes=PairSizes(parameters=table))
-    initial = folder / _PAIR / INITIAL
-    save_tensors(initial, _first_values(plan, init, described, match))
+    initial = folder / PAIR / INITIAL
+    save_tensors(initial, initial_values(plan, init, described, match))
     links = match.links if match else ()
     return Settled(
-        plan=_with_files(plan, links=links, described=None, initial=str(initial)),
+        plan=with_files(plan, links=links, described=None, initial=str(initial)),
         match=match,
         sight=tuple(sight.notes(batches)) if match else (),
     )
@@ -125,19 +127,13 @@ def _describe_in(precision: str, plan: Plan, folder: Path, progress: Progress) -
     """Torch first: the JAX side is matched with what it wrote. On the CPU, in one process a side."""
     described: dict[str, Path] = {}
     for side in plan.backends:
-        asked = _with(plan, precision=precision, micro_batches=1)
-        asked = _with_files(asked, described=str(described["torch"]) if described else None)
-        job = Job(
-            side=side,
-            purpose="describe",
-            spec=replace(asked.spec, execution=Execution()),
-            mode="eager" if side == "torch" else "jit",
-            steps=0,
-            out=str(folder / side),
+        asked = with_files(
+            described_as(plan, precision), described=str(described["torch"]) if described else None
         )
+        job = describe_job(asked, side, folder / side)
         progress.say(f"{side}: describe {plan.spec.name}")
         try:
-            _do(job, plan.timeout_s)
+            do([job], plan.timeout_s)
         except RuleError as error:
             if error.rule != DRAWS or len(plan.backends) == 1:
                 raise
@@ -159,16 +155,40 @@ def _only_in(job: Job, error: RuleError, plan: Plan) -> RuleError:
     )
     where = f"stochastic op only in {job.side}"
     try:
-        _do(asked, plan.timeout_s)
+        do([asked], plan.timeout_s)
     except RuleError as again:
         where = f"in {other} too: {again.numbers}" if again.rule == DRAWS else where
     return RuleError(error.rule, f"{error.numbers}; {where}", error.mend)
 
 
-def _do(job: Job, timeout_s: float) -> None:
-    out = Path(job.out)
-    commands = side_commands(job.side, [job.write()], "cpu", 1, Cluster())
-    ended = launch(commands, [out], out / "launch.log", timeout_s)
+def described_as(plan: Plan, precision: str) -> Plan:
+    """The plan with the problem that a model is described for."""
+    return _with(plan, precision=precision, micro_batches=1)
+
+
+def describe_job(plan: Plan, side: str, out: Path) -> Job:
+    """Describes the side's model, on the CPU, in one process."""
+    return Job(
+        side=side,
+        purpose="describe",
+        spec=replace(plan.spec, execution=Execution()),
+        mode="eager" if side == "torch" else "jit",
+        steps=0,
+        out=str(out),
+    )
+
+
+def do(jobs: list[Job], timeout_s: float) -> None:
+    """Does description jobs of one side in one launch.
+
+    Raises:
+      RuleError: something of the user's must be mended; file and line are named.
+      SideFailed: the process crashed.
+    """
+    job, passes = jobs[0], [Path(job.out) for job in jobs]
+    out = passes[0]
+    commands = side_commands(job.side, [job.write() for job in jobs], "cpu", 1, Cluster())
+    ended = launch(commands, passes, out / "launch.log", timeout_s)
     if ended.how == "interrupted":
         raise KeyboardInterrupt
     if ended.how == "done":
@@ -188,7 +208,8 @@ def _with(plan: Plan, **changes: object) -> Plan:
     return replace(plan, spec=replace(plan.spec, problem=problem))
 
 
-def _with_files(plan: Plan, **changes: object) -> Plan:
+def with_files(plan: Plan, **changes: object) -> Plan:
+    """The plan with other files of its pair."""
     assert plan.spec.pair is not None
     files = dataclasses.replace(plan.spec.pair, **changes)  # type: ignore[arg-type]
     return replace(plan, spec=replace(plan.spec, pair=files))
@@ -219,7 +240,7 @@ def _row(row: Described, init: str, zero_gradient: tuple[int, int] | None, turne
     )
 
 
-def _first_values(plan: Plan, init: str, described: dict[str, Path], match: Match | None) -> Tensors:
+def initial_values(plan: Plan, init: str, described: dict[str, Path], match: Match | None) -> Tensors:
     """`param/NAME` and `buffer/NAME`, under the canonical names, of the source that the pair names."""
     if "torch" in described:
         values = _of(load_tensors(described["torch"] / VALUES), ("param", "buffer"))

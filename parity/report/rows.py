@@ -7,9 +7,10 @@ bound.
 from collections.abc import Iterator
 from pathlib import Path
 
+from parity.report import seeds
+from parity.report.lockstep import LockstepRow
 from parity.report.result import (
     CurveDifference,
-    LockstepRow,
     Numerics,
     Result,
     SideCurve,
@@ -34,6 +35,8 @@ _TRACED = (
 
 def headline(result: Result) -> str:
     """The verdict, or the command, and the one number or reason behind it."""
+    if result.equivalence is not None and result.equivalence.outcome is not None:
+        return seeds.headline(result.equivalence)
     if result.verdict is None:
         runs = ", ".join(f"{run.name} {run.precision}" for run in result.runs)
         return f"{result.command}: {runs}"
@@ -60,6 +63,8 @@ def table(result: Result) -> Table:
     """Heads and lines of the one table."""
     if result.command == "bench":
         return _bench_table(result)
+    if result.equivalence is not None:
+        return seeds.table(result.equivalence)
     # Where a run changed sides too, the sides themselves come first.
     numerics = result.comparisons[0] if result.handoff is not None else result.numerics
     if numerics is not None:
@@ -241,6 +246,8 @@ def notes(result: Result) -> Iterator[str]:
     """Reasons beyond the one in the headline, and edits, which explain a difference before anything else."""
     in_headline = result.verdict is not None and result.verdict != "SAME"
     yield from (f"note: {reason}" for reason in result.reasons[1 if in_headline else 0 :])
+    if result.verdict == "SAME" and result.numerics is not None and result.numerics.would_not_see:
+        yield f"would not see mistakes in: {', '.join(result.numerics.would_not_see)}"
     if result.numerics is not None and result.numerics.lockstep is not None:
         yield from (f"note: {note}" for note in result.numerics.lockstep.notes)
     for run in result.runs:
