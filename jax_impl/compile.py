@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 
-from jax_impl.memory import Arena, TrainState, abstract, prove_in_place
+from jax_impl.memory import Arena, abstract, prove_in_place
 from jax_impl.parallel import REPLICATED
 from jax_impl.runtime import compiler_options
 from jax_impl.step import Batch, Step
@@ -66,11 +66,14 @@ def uncompiled(step: Callable[[Any, Batch], tuple[Any, jax.Array]], mode: str, r
     return Compiled(step, mode, None, {"compile_s": reason}, {})
 
 
-def compile_observed(step: Step, arena: Arena, batch: Batch, profile: Profile) -> Step:
+def compile_observed(step: Step, arena: Arena, batch: Batch, mode: str, profile: Profile) -> Step:
     """The same step as a second program, which gives the gradients too and leaves its state as it was.
 
-    A program with more results is another program, so it never takes the place of the one that is timed.
+    A program with more results is another program, so it never takes the place of the one that is timed. In
+    mode nojit there is no program, here neither.
     """
+    if mode == "nojit":
+        return without_compiler(step)
 
     def observed_step(state: Any, batch: Batch) -> Any:
         return step(state, batch)
@@ -107,11 +110,21 @@ def prove(program: jax.stages.Compiled, arena: Arena, steps: int = 1) -> dict[st
             "take gradients with respect to parameters that are marked as the rank's own",
         )
     return {
-        "program_sha256": hashlib.sha256(text.encode()).hexdigest(),
+        "program_sha256": hashlib.sha256(hlo.without_places(text).encode()).hexdigest(),
         "state_bytes_in_place": in_place_bytes,
         "all_reduces": len(found),
         "elements_reduced": reduced,
     }
+
+
+def without_compiler(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function operation by operation."""
+
+    def run(*arguments: Any) -> Any:
+        with jax.disable_jit():
+            return function(*arguments)
+
+    return run
 
 
 def _train_step(step: Step) -> Callable[[Any, Batch], tuple[Any, jax.Array]]:
@@ -126,10 +139,6 @@ def _train_step(step: Step) -> Callable[[Any, Batch], tuple[Any, jax.Array]]:
 def _without_compiler(step: Step) -> Compiled:
     """Operation by operation, as a debugger wants it."""
 
-    def run(state: TrainState, batch: Batch) -> tuple[TrainState, jax.Array]:
-        with jax.disable_jit():
-            return step(state, batch)[:2]
-
-    compiled = uncompiled(run, "nojit", "nothing is compiled in mode nojit")
+    compiled = uncompiled(_train_step(without_compiler(step)), "nojit", "nothing is compiled in mode nojit")
     many_calls = dict.fromkeys(("launch_us", "capture"), "in mode nojit many calls launch a step")
     return replace(compiled, reasons=compiled.reasons | many_calls)

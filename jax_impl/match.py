@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jax_impl import state
+from jax_impl import state, ties
 from jax_impl.memory import Arena, Arrays
 from jax_impl.models import Side
 from jax_impl.runtime import compiler_options, matmul_precision
@@ -26,7 +26,7 @@ from spec.mapping.links import Link
 from spec.mapping.propose import propose
 from spec.mapping.search import Agreement, Found, search
 from spec.pairs import probe as probing
-from spec.pairs.match import Match
+from spec.pairs.match import Match, trained_alone
 from spec.precision import Profile
 from spec.weights import Tensors, load_tensors
 from spec.workloads.pair import PairFiles
@@ -91,12 +91,24 @@ def match(described: Path, files: PairFiles, own: Description, probe: Probe) -> 
     of_params, of_buffers = user_map.complete(files.links, torch, own)
     params = propose(torch.parameters, own.parameters, of_params)
     if params.unmatched_torch or params.unmatched_jax:
+
+        def ask(links: tuple[Link, ...], weights: Tensors) -> tuple[float, Tensors]:
+            asked = _at_their_weights(probe, links, weights)
+            return asked.loss_sum, _phase(state.export(probe.arena, ["m"]), "m")
+
+        explained = ties.told(torch, own, of_params, theirs, ask)
+        probe.restore()
         return Match(
             links=params.links((0,) * len(params.choices)),
             paths=_paths(own),
             unmatched_torch=_named(params.unmatched_torch),
             unmatched_jax=_named(params.unmatched_jax),
-            reasons=("nothing was computed, since tensors have no counterpart",),
+            ties=explained,
+            trained_alone=(
+                *trained_alone(params.unmatched_torch, "torch", own),
+                *trained_alone(params.unmatched_jax, "jax", torch),
+            ),
+            reasons=("no map was proven, since tensors have no counterpart",),
         )
     grads = _phase(theirs, "grad")
 

@@ -20,6 +20,7 @@ from jax_impl.parallel import BY_RANK, REPLICATED, Ranks
 from jax_impl.xla import hlo
 from jax_impl.xla.first_steps import leaf_name
 from jax_impl.xla.layout import Layout, Pieces
+from spec.description import DRAWS
 from spec.errors import RuleError
 from spec.mapping.links import Link
 from spec.params import ParamSpec
@@ -277,11 +278,15 @@ def _buffer_values(buffers: dict[str, tuple[tuple[Any, ...], Any]], dtype: str) 
     """The first values of the buffers, with the axis of ranks; those of floating-point numbers in `dtype`."""
     values = {}
     for name, (_, leaf) in buffers.items():
-        if isinstance(leaf, nnx.RngState) or isinstance(_array(leaf), jax.ShapeDtypeStruct):
+        if isinstance(leaf, nnx.RngState):
+            raise RuleError(
+                DRAWS, f"{name} is the state of a generator", "build it without dropout, with p = 0"
+            )
+        if isinstance(_array(leaf), jax.ShapeDtypeStruct):
             raise RuleError(
                 "The buffers of a module are arrays with values.",
-                f"{name} is {'the state of a generator' if isinstance(leaf, nnx.RngState) else 'abstract'}",
-                "build it without dropout, and with values where it has running statistics",
+                f"{name} is abstract",
+                "build it with values where it has running statistics",
             )
         floating = jnp.issubdtype(_array(leaf).dtype, jnp.floating)
         values[name] = _values(leaf, dtype if floating else _array(leaf).dtype)[None]

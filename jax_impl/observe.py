@@ -9,9 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from jax_impl.compile import without_compiler
 from jax_impl.memory import Arrays, TrainState
 from jax_impl.promote import through
 from jax_impl.runtime import compiler_options, matmul_precision
@@ -21,6 +23,7 @@ from jax_impl.xla import compilations
 from jax_impl.xla.arrange import arranged
 from spec.data.batches import Batch
 from spec.data.folder import batch_file
+from spec.edits.weights import moved
 from spec.jit import JitOptions
 from spec.job import Job
 from spec.weights import Tensors, raw_bytes, save_tensors
@@ -45,7 +48,9 @@ class Observer:
         self._phases: dict[int, list[str]] = {}
         for phase, step in (job.observed_at(entry) for entry in job.observe):
             self._phases.setdefault(step, []).append(phase)
+        self._edits = job.edits
         self._activations: Tensors = {}
+        self._rows: Batch = {}
         self.activations: list[str] = []
         """Names of the activations that were seen; a program has no order that could be told."""
         self._forward: Forward | None = None
@@ -63,12 +68,12 @@ class Observer:
           rows: in their own order, which activations are written in.
           taken: as the step takes them.
         """
-        phases = self._phases.get(step, ())
+        phases, self._rows = self._phases.get(step, ()), rows
         if any(phase in _FROM_OWN_PROGRAM for phase in phases):
             self._foreseen = trainer.look(taken)
         if "act" in phases and trainer.ranks.rank == 0:
             self._forward = self._forward or forward_program(trainer, rows)
-            self._activations = activations(trainer, rows, self._forward)
+            self._activations = dict(moved(self._edits, activations(trainer, rows, self._forward), back=True))
             self.activations = [key.removeprefix("act/") for key in self._activations]
 
     def after(self, trainer: Trainer, step: int) -> None:
@@ -79,9 +84,11 @@ class Observer:
         phases = self._phases.get(step, [])
         if not phases or trainer.ranks.rank:
             return
-        tensors = trainer.export(phase for phase in phases if phase not in ("act", "batch"))
+        tensors = trainer.export(phase for phase in phases if phase not in ("act", "batch", "eval"))
         if "act" in phases:
             tensors |= self._activations
+        if "eval" in phases:
+            tensors |= evaluation(trainer, self._rows)
         if "batch" in phases:
             tensors |= {f"batch/{k}": values for k, values in trainer.feed.global_rows(step).items()}
         name = self._folder / "init.safetensors" if step == INIT else batch_file(self._folder, step)
@@ -98,8 +105,8 @@ class Observer:
 
 
 def forward_program(trainer: Trainer, rows: Batch) -> Forward:
-    """Compiles the pass that gives all activations, for rows of these shapes and dtypes."""
-    arena, profile = trainer.state, trainer.problem.profile
+    """The pass that gives all activations, compiled for rows like these; not compiled in mode nojit."""
+    arena, profile = trainer.state, trainer.compiled_as
 
     def forward(params: Arrays, buffers: Arrays, batch: dict[str, jax.Array]) -> Arrays:
         # Layer by layer, however the step goes through them: a loop has one output for all.
@@ -109,6 +116,8 @@ def forward_program(trainer: Trainer, rows: Batch) -> Forward:
             _, outputs = run(module, batch)
         return cast(_by_call(outputs), profile.master)
 
+    if trainer.mode == "nojit":
+        return without_compiler(through(forward))
     arguments = arena.tensors("param"), arena.tensors("buffer"), rows
     with compilations.apart():
         return jax.jit(through(forward)).lower(*arguments).compile(compiler_options(profile))
@@ -126,6 +135,33 @@ def activations(trainer: Trainer, rows: Batch, program: Forward | None = None) -
     program = program or forward_program(trainer, rows)
     found = program(trainer.state.tensors("param"), trainer.state.tensors("buffer"), rows)
     return {key: np.array(output) for key, output in found.items()}
+
+
+def evaluation(trainer: Trainer, rows: Batch) -> Tensors:
+    """`eval/loss`, shape (1,): the mean loss of this rank's rows in evaluation mode, by the state as it is.
+
+    Empty for a model without running statistics, which evaluates as it trains, and for one in linen, whose
+    mode is an argument of the user's calls.
+    """
+    arena, profile = trainer.state, trainer.compiled_as
+    averages: list[bool] = []
+
+    def forward(params: Arrays, buffers: Arrays, batch: dict[str, jax.Array]) -> jax.Array:
+        module = arena.module(cast(params, profile.compute), buffers)
+        module.eval()
+        averages.extend(hasattr(part, "use_running_average") for _, part in nnx.iter_modules(module))
+        with matmul_precision(profile):
+            total, count = trainer.side.loss(module, batch)
+        return jnp.asarray(total / count, profile.master).reshape(1)
+
+    with compilations.apart():
+        program = jax.jit(through(forward)).lower(arena.tensors("param"), arena.tensors("buffer"), rows)
+        if not any(averages):
+            return {}
+        found = program.compile(compiler_options(profile))(
+            arena.tensors("param"), arena.tensors("buffer"), rows
+        )
+    return {"eval/loss": np.array(found)}
 
 
 def _by_call(outputs: nnx.State) -> dict[str, jax.Array]:

@@ -73,7 +73,7 @@ def matmul_precision(profile: Profile) -> contextlib.AbstractContextManager[Any]
 def compiler_options(profile: Profile) -> dict[str, Any]:
     """What XLA is told for every program under a profile, over the user's XLA_FLAGS."""
     # By default XLA skips roundings to bfloat16 inside a fusion, that of the working copy among them.
-    options: dict[str, Any] = {"xla_allow_excess_precision": False}
+    options: dict[str, Any] = {"xla_allow_excess_precision": profile.excess}
     if profile.name in DETERMINISTIC_PROFILES and jax.default_backend() == "gpu":
         options["xla_gpu_deterministic_ops"] = True
     return options

@@ -11,7 +11,7 @@ Must not: touch files. Counterpart: `torch_impl/trainer.py`.
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -43,6 +43,7 @@ from spec.errors import RuleError
 from spec.jit import jit_options
 from spec.mapping.links import jax_table
 from spec.own_optimizer import refuse_saving
+from spec.precision import Profile
 from spec.run import Execution, Problem
 from spec.state import LOADED_PHASES, check_names, of_phase, of_rank, own_key
 from spec.weights import Tensors, init_parameters
@@ -142,6 +143,12 @@ class Trainer:
         """This rank's rows of every step."""
         return Feed(self._source or open_source(self.problem), self.problem, self.ranks)
 
+    @cached_property
+    def compiled_as(self) -> Profile:
+        """The profile as compilers are told of it."""
+        leave = constants(self.problem, self._edits).excess_precision
+        return replace(self.problem.profile, excess=leave)
+
     @property
     def next_step(self) -> int:
         """The step of the run that is next: steps done, those before a resume included."""
@@ -170,7 +177,7 @@ class Trainer:
         if 1 not in self._programs:
             with compilations.apart():
                 self._programs[1] = compile_step(
-                    self._step, self._begun(), batch, self.mode, self.problem.profile
+                    self._step, self._begun(), batch, self.mode, self.compiled_as
                 )
         self._launch(batch, 1)
 
@@ -189,7 +196,7 @@ class Trainer:
         if count not in self._programs:
             with compilations.apart():
                 self._programs[count] = compile_several(
-                    self._step, self._begun(), batches, self.mode, self.problem.profile
+                    self._step, self._begun(), batches, self.mode, self.compiled_as
                 )
         self._launch(batches, count)
 
@@ -219,7 +226,9 @@ class Trainer:
         batch = self.stage(self.planted(rows))
         with compilations.apart():
             if self._observed is None:
-                self._observed = compile_observed(self._step, self._begun(), batch, self.problem.profile)
+                self._observed = compile_observed(
+                    self._step, self._begun(), batch, self.mode, self.compiled_as
+                )
             after, _, self.state.seen = self._observed(self.state.train_state, batch)
         return after
 

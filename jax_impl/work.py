@@ -23,7 +23,7 @@ from spec import protocol, record
 from spec.data.batches import Batch, open_source
 from spec.job import Job
 from spec.weights import load_tensors
-from spec.worker import lockstep
+from spec.worker import lockstep, tracing
 from spec.worker.checkpoints import Checkpoints, resume
 from spec.worker.manifest import Manifest, write_digest
 from spec.worker.start import Start
@@ -65,6 +65,7 @@ def _do(job: Job, ranks: Ranks, promotion: Promotion | None) -> None:
     manifest = Manifest(job, trainer, probes, runtime.environment(), observer, promotion)
     manifest.write()
     observer.after(trainer, INIT)
+    found = None
     match job.purpose:
         case "run" | "handoff":
             _run(job, trainer, observer)
@@ -72,10 +73,13 @@ def _do(job: Job, ranks: Ranks, promotion: Promotion | None) -> None:
             lockstep.make_steps(job, trainer, observer)
         case "time":
             _time(job, trainer)
+        case "trace":
+            found = _trace(job, trainer)
     if trainer.num_steps:
         write_digest(job, trainer)
         manifest.write()
     ranks.barrier()
+    tracing.write(job, found, ranks.rank)
 
 
 def _run(job: Job, trainer: Trainer, observer: Observer) -> None:
@@ -147,6 +151,46 @@ def _time(job: Job, trainer: Trainer) -> None:
                 lines.write({"kind": "launch", "us": _launch_us(trainer, prepared)})
         peak_mem_bytes, reason = runtime.peak_memory()
         lines.write({"kind": "memory", "peak_mem_bytes": peak_mem_bytes, "reason": reason})
+
+
+def _trace(job: Job, trainer: Trainer) -> tracing.Found | None:
+    """What a `time` job does, its first steps after warm-up traced, and no clock read."""
+    timing, problem, ranks = job.timing, job.spec.problem, trainer.ranks
+    per_launch = trainer.steps_per_launch
+    start = Start(job, trainer)
+    prepared = Feed(open_source(problem, job.batches), problem, ranks, cycle=PREPARED_BATCHES)
+    warmup = max(2, timing.warmup_steps // per_launch)
+
+    def launch() -> None:
+        many = _next_rows(trainer, prepared)
+        _launch(trainer, _stage(trainer, many), len(many))
+
+    for _ in range(warmup):
+        launch()
+    start.put_back()
+    instrument = tracing.instrument(ranks.rank, _own_profiler)
+    ranks.fence(trainer.state.train_state)
+    instrument.start()
+    # The first is dropped and the last has no next one to be timed against.
+    for _ in range(max(3, timing.traced_steps // per_launch)):
+        with instrument.step(trainer.num_steps):
+            launch()
+        trainer.metrics(trainer.num_steps - 1 - per_launch)
+    ranks.synchronize(trainer.state.train_state)
+    found = instrument.stop()
+    assert trainer.compiled is not None
+    launch_calls = "launch_us" not in trainer.compiled.reasons
+    per_window = max(1, timing.steps_per_window // per_launch)
+    while trainer.num_steps < timing.launches(warmup, per_window, launch_calls) * per_launch:
+        launch()
+        trainer.metrics(trainer.num_steps - 1 - per_launch)
+    return found
+
+
+def _own_profiler(reason: str) -> tracing.Instrument:
+    from jax_impl.profile import Profiler
+
+    return Profiler(reason)
 
 
 def _next_rows(trainer: Trainer, prepared: Feed) -> list[Batch]:

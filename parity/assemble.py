@@ -35,12 +35,10 @@ _CURVE_POINTS = 10
 """Steps of a side that a result and the table of one side show, beside the last."""
 
 
-def write_run(folder: Path, plan: Plan, argv: Sequence[str], declared: Mapping[str, Any] = {}) -> None:
-    """`run.json`: the spec, the command line and what surrounds the run.
-
-    Args:
-      declared: what else is laid down before anything is measured.
-    """
+def write_run(
+    folder: Path, plan: Plan, argv: Sequence[str], stated: Mapping[str, object] | None = None
+) -> None:
+    """`run.json`: the spec, the command line and what surrounds the run; and what was stated besides."""
     content = {
         "argv": list(argv),
         "spec": codec.to_dict(plan.spec),
@@ -49,7 +47,7 @@ def write_run(folder: Path, plan: Plan, argv: Sequence[str], declared: Mapping[s
         "resumed": {side: str(path) for side, path in plan.start.checkpoints.items()},
         "handoff": [stretch.first for stretch in plan.handoff[1:]],
         "environment": describe_environment(),
-        **declared,
+        **(stated or {}),
     }
     record.write_json(folder / "run.json", content)
 

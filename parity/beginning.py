@@ -5,7 +5,6 @@ Must not: train, time or judge.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from parity import assemble, folders
 from parity.options import Training
@@ -19,22 +18,22 @@ def begin(
     options: Training,
     argv: Sequence[str],
     progress: Progress,
-    declared: Mapping[str, Any] = {},
+    stated: Mapping[str, object] | None = None,
 ) -> tuple[Path, Settled]:
     """The new run folder, and the plan with what the models of a pair were found to be.
 
     Args:
-      declared: what `run.json` lays down besides, before anything is measured.
+      stated: what else `run.json` says from the start.
 
     Raises:
       RuleError: the folder cannot be written, or a file of a pair cannot be used.
     """
     folder = folders.create(Path(options.out), plan.spec.name)
     # Before the models are described, so that a run that fails there says what it was.
-    assemble.write_run(folder, plan, argv, declared)
+    assemble.write_run(folder, plan, argv, stated)
     for note in plan.notes:
         progress.say(note)
     settled = settle(plan, folder, progress)
     if plan.pair is not None:
-        assemble.write_run(folder, settled.plan, argv, declared)
+        assemble.write_run(folder, settled.plan, argv, stated)
     return folder, settled

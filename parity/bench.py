@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from parity import against, assemble, bench_blocks, bench_rows, folders, sweep, turns
+from parity import against, assemble, bench_blocks, bench_rows, folders, sweep, traced, turns
 from parity.beginning import begin
 from parity.bench_blocks import Block, Call
 from parity.contenders import Contender, contenders
@@ -43,7 +43,7 @@ def bench(options: Bench, argv: Sequence[str]) -> ExitCode:
     for note in notes:
         progress.say(note)
     with bench_blocks.alone(folder):
-        call, held = _measure(argv, plan, axis, chosen, timing, folder, progress)
+        call, held = _measure(options, argv, plan, axis, chosen, timing, folder, progress)
         result = _result(plan, folder, held, axis, call, started)
         result.reasons += notes
         against.add(result, saved, held)
@@ -104,6 +104,7 @@ def _into(options: Bench) -> Path | None:
 
 
 def _measure(
+    options: Bench,
     argv: Sequence[str],
     plan: Plan,
     axis: Axis | None,
@@ -131,6 +132,8 @@ def _measure(
         order, made = [*order, *own], made + len(names)
     call = bench_blocks.new_call(folder, argv, timing, describe_environment(), blocks)
     held = hold(plan, turns.joined(order), folder, progress, bench_blocks.last_launch(folder))
+    for batch in batches if options.trace else ():
+        held += traced.hold_traces(sweep.with_batch(plan, batch), folder, chosen, timing, held, progress)
     call.ended = held[-1].ended.how
     call.write(folder)
     return call, held

@@ -1,4 +1,5 @@
-"""The way in: `parity run | train | bench | compare | explain | power | data prepare | init-pair | doctor`.
+"""The way in: `parity run | train | bench | compare | explain | power | equivalence | report | data |
+init-pair | doctor`.
 
 Standard output carries the verdict line, one table and paths, or JSON alone; progress and complaints go to
 standard error. Exit codes are `spec.errors.ExitCode`'s. What each command does stands in the file of its
@@ -68,6 +69,14 @@ def _do(command: Any, argv: list[str]) -> ExitCode:
             from parity.power import power
 
             return power(command)
+        case commands.Equivalence():
+            from parity.equivalence.command import equivalence
+
+            return equivalence(command, argv)
+        case commands.Report():
+            from parity.report_command import report
+
+            return report(command)
         case commands.Data():
             from parity.data import prepare
 

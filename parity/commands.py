@@ -16,11 +16,16 @@ _ROOT = Path(__file__).resolve().parent.parent
 
 
 def side_commands(
-    side: str, jobs: list[Path], device: str, local_processes: int, cluster: Cluster
+    side: str, jobs: list[Path], device: str, local_processes: int, cluster: Cluster, traced: bool = False
 ) -> list[Command]:
-    """What to start on this host so that all ranks of `side` do the jobs in order."""
+    """What to start on this host so that all ranks of `side` do the jobs in order.
+
+    Args:
+      traced: whether the side is started by the tracer, which then is the module that runs.
+    """
     environ = side_environ(device, local_processes)
-    work = [f"{side}_impl", "work", *map(str, jobs)]
+    tracer = ["parity.tracer", "-m"] if traced else []
+    work = [*tracer, f"{side}_impl", "work", *map(str, jobs)]
     if local_processes * cluster.nodes == 1:
         return [Command(argv=[sys.executable, "-m", *work], environ=environ)]
     address = cluster.rendezvous or f"127.0.0.1:{free_port()}"

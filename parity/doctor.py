@@ -26,7 +26,7 @@ from parity.options import Doctor
 from spec.errors import ExitCode
 from spec.run import SIDES
 
-_PACKAGES = ("numpy", "safetensors", "ml_dtypes", "msgspec", "rich", "tyro")
+_PACKAGES = ("numpy", "safetensors", "ml_dtypes", "msgspec", "jinja2", "rich", "tyro")
 
 
 @dataclass(frozen=True)

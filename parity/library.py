@@ -13,8 +13,8 @@ from collections.abc import Iterable
 
 from parity.options import Run
 from parity.progress import Progress
-from parity.report import console
-from parity.report.result import Result, write
+from parity.report import console, deliver
+from parity.report.result import Result
 from parity.training import train
 
 
@@ -70,7 +70,7 @@ def run(
         timeout_s=timeout_s,
     )
     result, folder = train(options, ["library", options.preset], Progress(quiet=quiet))
-    write(result, folder / "result.json")
+    deliver.keep(result, folder)
     return result
 
 

@@ -97,6 +97,9 @@ class Run(Guarded, Resumable):
     that both sides make from the same states; takes about three times as long."""
     time: bool = True
     """Also measure speed, the sides in turn."""
+    trace: bool = False
+    """Trace a few steps of each side too, in processes of their own after the timed ones: calls that launch a
+    step, kernels, gaps, communication that nothing covers, and a file for ui.perfetto.dev."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +144,8 @@ class Bench(Guarded, Training):
     """Timed windows a pass; every contender has two passes."""
     steps_per_window: Annotated[int, arg(metavar="N")] = 10
     """Back-to-back steps a window."""
+    trace: bool = False
+    """Trace a few steps of every contender too, in processes of its own after the timed ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,8 +181,14 @@ class Saved(Output):
 class Explain(Saved):
     """Find the cause of a difference and confirm it: which change makes one side the other.
 
+    Where float64 shows no difference in meaning, or no change explains it, the step that differs is made in
+    every mode, and the edge that carries it is named: a side's arithmetic, its compiler, its capture.
+
     Exit code: 0 every difference is explained, 1 something is left, 2 usage, 6 a side crashed or hung.
     """
+
+    attribute: bool = False
+    """Do that where a change explains everything too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,6 +197,39 @@ class Power(Saved):
 
     Exit code: 0, 2 usage, 6 a side crashed or hung.
     """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Draw a saved run as one page, report.html in its folder, readable offline and on paper.
+
+    Run and bench do it when they end. Exit code: 0, 2 usage.
+    """
+
+    run: Positional[Annotated[str, arg(metavar="RUN")]] = "last"
+    """A run folder, its number, or `last`."""
+    out: Annotated[str, arg(metavar="DIR")] = "runs"
+    """Folder of run folders."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Equivalence(Training):
+    """Train many seeds on both sides, and test whether their last losses agree within a margin.
+
+    For long runs, whose curves part by rounding. Exit code: 0 equivalent, 1 different, 2 usage,
+    4 inconclusive, 5 not comparable, 6 a side crashed or hung.
+    """
+
+    margin: Annotated[str, arg(metavar="P%")]
+    """Largest relative difference of the last losses that counts as none, such as 1%. Stated beforehand: it
+    stands in run.json before the first seed runs."""
+    seeds: Annotated[int, arg(metavar="N")] = 10
+    """How many seeds, at least 10: --seed N and those that follow."""
+    edit: Annotated[tuple[str, ...], arg(metavar="SIDE:NAME=VALUE"), UseAppendAction] = ()
+    """Plant a named change on one side, such as jax:beta2=0.9."""
+    resume: Annotated[str | None, arg(metavar="RUN")] = None
+    """Go on with a test that was stopped, in a new run folder, the other options given as they were: the
+    seeds that a side finished are taken over."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,6 +274,8 @@ Command = (
     | Annotated[Compare, subcommand("compare")]
     | Annotated[Explain, subcommand("explain")]
     | Annotated[Power, subcommand("power")]
+    | Annotated[Equivalence, subcommand("equivalence")]
+    | Annotated[Report, subcommand("report")]
     | Annotated[Data, subcommand("data")]
     | Annotated[InitPair, subcommand("init-pair")]
     | Annotated[Doctor, subcommand("doctor")]
@@ -243,6 +289,8 @@ COMMANDS: dict[str, type] = {
     "compare": Compare,
     "explain": Explain,
     "power": Power,
+    "equivalence": Equivalence,
+    "report": Report,
     "data prepare": Prepare,
     "init-pair": InitPair,
     "doctor": Doctor,
@@ -271,7 +319,9 @@ def _option_names(command: type) -> list[str]:
     return names
 
 
-def parse(arguments: list[str]) -> Run | Train | Bench | Compare | Explain | Power | Data | InitPair | Doctor:
+def parse(
+    arguments: list[str],
+) -> Run | Train | Bench | Compare | Explain | Power | Equivalence | Report | Data | InitPair | Doctor:
     """The command that the arguments ask for; SystemExit(2), with the nearest option, where none fits."""
     return tyro.cli(
         Command,  # type: ignore[arg-type]

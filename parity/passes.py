@@ -45,6 +45,10 @@ class Passes:
         """A measurement of a side's step, this project's own where no mode is given."""
         return self._job(side, "time", mode)
 
+    def trace(self, side: str, mode: str | None = None) -> Job:
+        """The same steps as `time`, some of them traced."""
+        return self._job(side, "trace", mode)
+
     def stretch(self, stretch: Stretch) -> Job:
         """A part of the run that changes sides, from the checkpoint of the part asked for before."""
         first, last = _first_step(self._plan, stretch.first), _last_state(self._plan)
@@ -104,7 +108,7 @@ def _first_step(plan: Plan, step: int) -> tuple[str, ...]:
 def _last_state(plan: Plan) -> tuple[str, ...]:
     """What is written down of the last state."""
     # The models of this project have no running statistics.
-    statistics = ("buffer@last",) if plan.pair else ()
+    statistics = ("buffer@last", "eval@last") if plan.pair else ()
     if _own_optimizer(plan) or _is_large(plan):
         return ("param@last", *statistics)
     return ("m@last", "v@last", "param@last", *statistics)

@@ -94,7 +94,7 @@ def make_plan(options: Run | Train | Bench) -> Plan:
         chosen=chosen,
     )
     plan = Plan(
-        spec=dataclasses.replace(spec, pair=pair_files(pair)) if pair else spec,
+        spec=dataclasses.replace(spec, pair=pair_files(pair, spec.problem.profile.compute)) if pair else spec,
         backends=backends,
         edits=edits,
         pair=pair,

@@ -36,6 +36,7 @@ _REASONS = {
     "max_norm": ", no step of which was clipped",
     "schedule_offset": ", whose learning rate does not change",
     "schedule_end": ", whose learning rate does not change",
+    "rope_theta": ", no position of which is rotated",
     "loss_mean": ", whose micro-batches have as many tokens each",
 }
 
@@ -173,7 +174,7 @@ def _row(edit: Edit, folder: Path, control: Path, told: Told) -> causes.PowerRow
     if not caught and _bits(folder) != _bits(control):
         where, difference = "it changes bits, and stays within the tolerances", _loss(found)
     elif not caught:
-        caught, where = _why_nothing(edit, kind, folder)
+        caught, where = _why_nothing(edit, kind, folder, told.spec.problem.parameter_table())
     return causes.PowerRow(
         edit=show(edit), what=tell(edit), caught=caught, where=where, difference=difference
     )
@@ -199,11 +200,13 @@ def _bits(folder: Path) -> tuple[bytes, bytes]:
     return (folder / "steps.rank0.jsonl").read_bytes(), (folder / "digest.rank0.json").read_bytes()
 
 
-def _why_nothing(edit: Edit, kind: Kind, folder: Path) -> tuple[bool | None, str]:
+def _why_nothing(
+    edit: Edit, kind: Kind, folder: Path, parameters: tuple[ParamSpec, ...]
+) -> tuple[bool | None, str]:
     """Why a mistake changes not a bit of this run: null where there is nothing in the model to mistake."""
     if kind.reach == "model" and edit.name not in _edited(folder):
         return None, "the model has no such call"
-    if kind.reach == "weights":
+    if kind.reach == "weights" and not any(fits(edit, row.name, row.shape) for row in parameters):
         return None, "the model has no such tensor"
     if edit.name == "label_shift":
         return None, "the batch has no labels by position"

@@ -3,6 +3,7 @@
 Must not: read numbers; `judge` and `speed` do, from the folders that are left.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -58,13 +59,17 @@ def _watched(plan: Plan, turn: Turn, log: Path, first: bool) -> AbstractContextM
 
 def _take(plan: Plan, turn: Turn, log: Path, progress: Progress) -> Ended:
     processes = plan.local_processes
-    what = ", ".join(_label(job) for job in turn.jobs)
+    what = ", ".join(
+        label if count == 1 else f"{label} x {count}"
+        for label, count in Counter(_label(job) for job in turn.jobs).items()
+    )
     progress.say(
         f"{turn.side}: {what} on {processes} process{'es' if processes > 1 else ''} "
         f"({plan.spec.execution.device})"
     )
     files = [job.write() for job in turn.jobs]
-    commands = side_commands(turn.side, files, plan.spec.execution.device, processes, plan.cluster)
+    traced = any(job.purpose == "trace" for job in turn.jobs)
+    commands = side_commands(turn.side, files, plan.spec.execution.device, processes, plan.cluster, traced)
     ended = launch(
         commands,
         [file.parent for file in files],

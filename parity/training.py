@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from parity import against, assemble, measuring, turns
+from parity import against, assemble, measuring, traced, turns
 from parity.beginning import begin
 from parity.judge.align import Measured
 from parity.judge.chain import Chain, describe
@@ -51,6 +51,7 @@ def train(options: Run | Train, argv: Sequence[str], progress: Progress) -> tupl
     saved = against.find(options, plan) if isinstance(options, Run) and not plan.pair else None
     if isinstance(options, Run):
         measuring.check(options.judge, plan)
+        traced.check(options.trace, options.time)
     folder, settled = begin(plan, options, argv, progress)
     if isinstance(options, Run) and plan.pair is not None:
         # The size of a pair's models is known from here on.
@@ -59,6 +60,9 @@ def train(options: Run | Train, argv: Sequence[str], progress: Progress) -> tupl
     timing = TIMING[plan.spec.execution.device] if options.time else None
     passes = [] if settled.refusals else turns.judged(settled.plan, folder, timing)
     held = hold(settled.plan, passes, folder, progress)
+    if isinstance(options, Run) and options.trace and timing and not settled.refusals:
+        own = [(side, None) for side in plan.backends]
+        held += traced.hold_traces(settled.plan, folder, own, timing, held, progress)
     measured = None
     if isinstance(options, Run) and options.judge == "measured":
         more, measured = measuring.measure(settled.plan, folder, held, progress)

@@ -17,6 +17,9 @@ asked, and `grad/NAME`, the gradients there."""
 INITIAL = "initial.safetensors"
 """`param/NAME` and `buffer/NAME` under the canonical names, once the tensors are matched."""
 
+DRAWS = "A compared model draws no random numbers: the frameworks' generators differ."
+"""The rule that a model with dropout breaks."""
+
 PROBE_ROWS = 8
 """Rows of the first batch that a model is asked about."""
 

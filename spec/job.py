@@ -11,12 +11,13 @@ from spec.edits import Edit
 from spec.errors import RuleError
 from spec.run import SIDES, RunSpec, check_mode
 
-PURPOSES = ("describe", "init", "run", "handoff", "lockstep", "time")
+PURPOSES = ("describe", "init", "run", "handoff", "lockstep", "time", "trace")
 TRAINING = ("run", "handoff")
 """Purposes that train from their first step to their last; a hand-off is a stretch of a run that changes
 sides."""
-PHASES = ("batch", "param", "act", "grad", "clipped", "m", "v", "buffer")
-"""What can be observed, in causal order within a step."""
+PHASES = ("batch", "param", "act", "grad", "clipped", "m", "v", "buffer", "eval")
+"""What can be observed, in causal order within a step; `eval` is the loss of the step's rows after it, in
+evaluation mode."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,13 +42,26 @@ class Keep:
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:
-    """How much a `time` job measures."""
+    """How much a `time` job measures, and how much of it a `trace` job traces."""
 
     warmup_steps: int = 10
     windows: int = 10
     steps_per_window: int = 10
     calls: int = 50
     """Samples of dispatch_us and launch_us, each on an empty queue."""
+    traced_steps: int = 10
+    """Steps that a `trace` job traces after warm-up; it makes the rest of a `time` job's untraced, so that
+    both end in the same state."""
+
+    def launches(self, warmup: int, per_window: int, launch_calls: bool) -> int:
+        """Launches of a whole `time` job.
+
+        Args:
+          warmup: of its warm-up.
+          per_window: of each window.
+          launch_calls: whether launch_us is sampled too.
+        """
+        return warmup + self.windows * per_window + self.calls * (2 if launch_calls else 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +137,11 @@ class Job:
             )
         if self.promote and self.spec.problem.precision != "f64":
             raise RuleError("Casts are promoted in the f64 profile.", self.spec.problem.precision)
+        if self.purpose == "trace" and self.timing.traced_steps < 3:
+            raise RuleError(
+                "A trace has three steps at least: the first is dropped, the last has no next one.",
+                f"traced_steps = {self.timing.traced_steps}",
+            )
 
     def observed_at(self, entry: str) -> tuple[str, int]:
         """Splits `phase@step` into the phase and a step number; `last` is steps - 1 and `init` is -1."""

@@ -45,8 +45,14 @@ _TABLE = (
         "launch_calls_per_step",
         "1",
         "Calls of driver and runtime that put work on a device in one step (launches of kernels, graphs, "
-        "copies and fills), counted by CUPTI; where one such call makes another, only the outer one "
-        "counts.",
+        "copies and fills), counted in a trace from one step's call to the next one's, reading of metrics "
+        "included; where one such call makes another, only the outer one counts. The mean over the traced "
+        "steps but the first; where a launch makes several steps, its share of one, as in all that follow.",
+    ),
+    Figure(
+        "launch_calls_by_api",
+        "1",
+        "launch_calls_per_step by the name of the function that was called.",
     ),
     Figure(
         "launch_api_us_per_step",
@@ -62,14 +68,34 @@ _TABLE = (
         "device_busy_ms",
         "ms",
         "Length of the union of the intervals in which a device ran a kernel, copy or fill, in one traced "
-        "step; work that overlaps counts once.",
+        "step; work that overlaps counts once. The median over the traced steps but the first.",
     ),
     Figure(
         "device_idle_share",
         "1",
         "1 - device_busy_ms / span, where the span of a step is taken from the SAME trace: from the "
         "beginning of its first device activity to that of the next step's first (for the last step, to the "
-        "end of its last).",
+        "end of its last). Of all traced steps but the first together.",
+    ),
+    Figure(
+        "gap_us",
+        "us",
+        "Time between the end of all that a device runs and the beginning of the next thing that it runs, "
+        "within and between the traced steps but the first: median, 90th percentile and largest gap, how "
+        "many a step has, and the share of the span that they take.",
+    ),
+    Figure(
+        "exposed_communication_ms",
+        "ms",
+        "Time of one step in which a device runs collectives and no other kernel beside them; waiting for "
+        "the other ranks inside a collective counts. The median over the traced steps but the first.",
+    ),
+    Figure(
+        "launch_latency_us",
+        "us",
+        "From the beginning of a launching call to the beginning of the first thing on the device that it "
+        "caused, for those calls at which the device had nothing left to run: what waits behind other work "
+        "is left out.",
     ),
     Figure(
         "mfu",

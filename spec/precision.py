@@ -42,6 +42,8 @@ class Profile:
     """AdamW's moments and the update arithmetic."""
     attention: str
     """`exact` writes out scores, softmax and values; `fused` takes the framework's fused kernel."""
+    excess: bool = False
+    """Whether a compiler may leave out roundings that are written: in no profile, unless an edit says so."""
 
     @property
     def unit_roundoff(self) -> float:

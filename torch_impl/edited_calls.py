@@ -67,6 +67,25 @@ def _layernorm_eps(call: Call, value: float) -> str | None:
     return _set(call, "eps", value) if call.func in (F.layer_norm, F.group_norm) else None
 
 
+def _layernorm_fast_variance(call: Call, value: float) -> str | None:
+    """E[x^2] - E[x]^2, cut off at zero, as flax has it; the eps is the call's, edited or not."""
+    if call.func is not F.layer_norm:
+        return None
+    if value:
+        last = tuple(range(-len(_get(call, "normalized_shape")), 0))
+        weight, bias, eps = (_get(call, name) for name in ("weight", "bias", "eps"))
+
+        def norm(x: Tensor) -> Tensor:
+            mean = x.mean(last, keepdim=True)
+            variance = (x.square().mean(last, keepdim=True) - mean.square()).clamp(min=0)
+            scale = torch.rsqrt(variance + eps)
+            result = (x - mean) * (scale if weight is None else scale * weight)
+            return result if bias is None else result + bias
+
+        call.swap(norm, _first(call))
+    return "0"
+
+
 def _batchnorm_eps(call: Call, value: float) -> str | None:
     return _set(call, "eps", value) if call.func is F.batch_norm else None
 
@@ -132,8 +151,11 @@ def _relu_tie(call: Call, value: float) -> str | None:
             factor = (x > 0).to(x.dtype) + value * (x == 0).to(x.dtype)
         return x * factor
 
-    call.swap(product, _first(call))
-    return "0" if relu else "1" if clamp else "0.5"
+    x = _first(call)
+    call.swap(product, x)
+    ties = float((x.detach() == 0).double().mean())
+    was = "0" if relu else "1" if clamp else "0.5"
+    return f"{was} at 0, and {ties:.1%} of its inputs are exactly 0" if ties else was
 
 
 def _is_softmax(call: Call) -> bool:
@@ -219,7 +241,7 @@ def _conv_padding(call: Call, value: float) -> str | None:
     padded = F.pad(given["input"], pads)
     groups = given.get("groups", call.args[6] if len(call.args) > 6 else 1)
     call.swap(call.func, padded, given["weight"], given.get("bias"), stride, 0, dilation, groups)
-    return f"padding={tuple(padding)}"
+    return f"({', '.join(f'({pad}, {pad})' for pad in padding)})"
 
 
 def _constant_bf16(call: Call, value: float) -> str | None:
@@ -262,6 +284,7 @@ def _round(values: Tensor, bits: int) -> Tensor:
 
 CHANGES: dict[str, Change] = {
     "layernorm_eps": _layernorm_eps,
+    "layernorm_fast_variance": _layernorm_fast_variance,
     "rmsnorm_eps": _rmsnorm_eps,
     "batchnorm_eps": _batchnorm_eps,
     "batchnorm_momentum": _batchnorm_momentum,

@@ -26,7 +26,9 @@ def edited(side: Side, edits: Iterable[Edit], seen: Seen) -> Side:
     Args:
       seen: is filled as the edits act; an edit that met nothing is not in it.
     """
-    chosen = {edit.name: edit.value for edit in edits if CATALOGUE[edit.name].reach == "model"}
+    values = {edit.name: edit.value for edit in edits if CATALOGUE[edit.name].reach == "model"}
+    # In their own order, so that what replaces a call comes after what alters its arguments.
+    chosen = {name: values[name] for name in CHANGES if name in values}
     if not chosen:
         return side
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from spec.data.batches import Batch
 from spec.data.folder import batch_file
+from spec.edits.weights import moved
 from spec.job import Job
 from spec.weights import Tensors, save_tensors
 from torch_impl.trainer import Trainer
@@ -32,7 +33,9 @@ class Observer:
         self._phases: dict[int, list[str]] = {}
         for phase, step in (job.observed_at(entry) for entry in job.observe):
             self._phases.setdefault(step, []).append(phase)
+        self._edits = job.edits
         self._activations: Tensors = {}
+        self._rows: Batch = {}
         self.activations: list[str] = []
         """Names of the activations that were seen, as they were computed."""
 
@@ -47,8 +50,9 @@ class Observer:
           rows: in their own order, which activations are written in.
           taken: as the step takes them.
         """
+        self._rows = rows
         if "act" in self._phases.get(step, ()) and trainer.ranks.rank == 0:
-            self._activations = activations(trainer, rows)
+            self._activations = dict(moved(self._edits, activations(trainer, rows), back=True))
             self.activations = [key.removeprefix("act/") for key in self._activations]
 
     def after(self, trainer: Trainer, step: int) -> None:
@@ -56,9 +60,11 @@ class Observer:
         phases = self._phases.get(step, [])
         if not phases or trainer.ranks.rank:
             return
-        tensors = trainer.export(phase for phase in phases if phase not in ("act", "batch"))
+        tensors = trainer.export(phase for phase in phases if phase not in ("act", "batch", "eval"))
         if "act" in phases:
             tensors |= self._activations
+        if "eval" in phases:
+            tensors |= evaluation(trainer, self._rows)
         if "batch" in phases:
             tensors |= {f"batch/{k}": values for k, values in trainer.feed.global_rows(step).items()}
         name = self._folder / "init.safetensors" if step == INIT else batch_file(self._folder, step)
@@ -106,3 +112,24 @@ def activations(trainer: Trainer, rows: Batch) -> Tensors:
         for buffer, saved in zip(module.buffers(), buffers, strict=True):
             buffer.copy_(saved)
     return seen
+
+
+@torch.no_grad()
+def evaluation(trainer: Trainer, rows: Batch) -> Tensors:
+    """`eval/loss`, shape (1,): the mean loss of this rank's rows in evaluation mode, by the state as it is.
+
+    Empty for a model without running statistics, which evaluates as it trains.
+    """
+    module = trainer.state.module
+    if not any(getattr(part, "running_var", None) is not None for part in module.modules()):
+        return {}
+    batch = {name: torch.from_numpy(values).to(trainer.ranks.device) for name, values in rows.items()}
+    training = {part: part.training for part in module.modules()}
+    module.eval()
+    try:
+        total, count = trainer.side.loss(module, batch)
+    finally:
+        for part, was in training.items():
+            part.training = was
+    mean = (total / count).reshape(1).to("cpu", getattr(torch, trainer.problem.profile.master))
+    return {"eval/loss": mean.numpy()}

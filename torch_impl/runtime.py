@@ -45,7 +45,7 @@ def compiler_options(profile: Profile) -> dict[str, Any]:
 
     known = config.get_config_copy()
     options: dict[str, Any] = {}
-    if profile.compute == "bfloat16":
+    if profile.compute == "bfloat16" and not profile.excess:
         # Fused bfloat16 operations would otherwise skip the roundings between them.
         options["emulate_precision_casts"] = True
     if profile.name in DETERMINISTIC_PROFILES:

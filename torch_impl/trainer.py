@@ -10,7 +10,7 @@ Must not: touch files. Counterpart: `jax_impl/trainer.py`.
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -26,6 +26,7 @@ from spec.edits.data import edited_rows
 from spec.edits.weights import moved
 from spec.errors import RuleError
 from spec.own_optimizer import refuse_saving
+from spec.precision import Profile
 from spec.run import Execution, Problem
 from spec.state import LOADED_PHASES, check_names, of_phase, of_rank, own_key
 from spec.weights import Tensors, init_parameters
@@ -134,6 +135,12 @@ class Trainer:
         """This rank's rows of every step."""
         return Feed(self._source or open_source(self.problem), self.problem, self.ranks)
 
+    @cached_property
+    def compiled_as(self) -> Profile:
+        """The profile as compilers are told of it."""
+        leave = constants(self.problem, self._edits).excess_precision
+        return replace(self.problem.profile, excess=leave)
+
     @property
     def next_step(self) -> int:
         """The step of the run that is next: steps done, those before a resume included."""
@@ -157,7 +164,7 @@ class Trainer:
         if self.compiled is None:
             assert isinstance(self.state, Arena)
             self.compiled = compile_step(
-                self._step, self.state, batch, self.mode, self.problem.profile, self._plan
+                self._step, self.state, batch, self.mode, self.compiled_as, self._plan
             )
             if self.compiled.whole is not None:
                 # From here on rows go to where the graph reads them; those at hand were for its shapes.

@@ -14,7 +14,7 @@ from spec import protocol, record
 from spec.data.batches import open_source
 from spec.job import Job
 from spec.weights import load_tensors
-from spec.worker import lockstep
+from spec.worker import lockstep, tracing
 from spec.worker.checkpoints import Checkpoints, resume
 from spec.worker.manifest import Manifest, write_digest
 from spec.worker.start import Start
@@ -65,6 +65,7 @@ def _do(job: Job, ranks: Ranks, promotion: Promotion | None) -> None:
     manifest = Manifest(job, trainer, probes, runtime.environment(), observer, promotion)
     manifest.write()
     observer.after(trainer, INIT)
+    found = None
     match job.purpose:
         case "run" | "handoff":
             _run(job, trainer, observer)
@@ -72,6 +73,8 @@ def _do(job: Job, ranks: Ranks, promotion: Promotion | None) -> None:
             lockstep.make_steps(job, trainer, observer)
         case "time":
             _time(job, trainer)
+        case "trace":
+            found = _trace(job, trainer)
     if trainer.num_steps:
         write_digest(job, trainer)
         manifest.write()
@@ -82,6 +85,7 @@ def _do(job: Job, ranks: Ranks, promotion: Promotion | None) -> None:
         # The next job of this process needs its memory.
         compiled.whole.close()
     ranks.barrier()
+    tracing.write(job, found, ranks.rank)
 
 
 def _run(job: Job, trainer: Trainer, observer: Observer) -> None:
@@ -120,6 +124,39 @@ def _time(job: Job, trainer: Trainer) -> None:
                 lines.write({"kind": "launch", "us": _launch_us(trainer, prepared)})
         peak_mem_bytes, reason = runtime.peak_memory()
         lines.write({"kind": "memory", "peak_mem_bytes": peak_mem_bytes, "reason": reason})
+
+
+def _trace(job: Job, trainer: Trainer) -> tracing.Found | None:
+    """What a `time` job does, its first steps after warm-up traced, and no clock read."""
+    timing, problem, ranks = job.timing, job.spec.problem, trainer.ranks
+    start = Start(job, trainer)
+    prepared = Feed(open_source(problem, job.batches), problem, ranks, cycle=PREPARED_BATCHES)
+    warmup = max(2, timing.warmup_steps)
+    for _ in range(warmup):
+        trainer.step(prepared.rows(trainer.num_steps))
+    start.put_back()
+    instrument = tracing.instrument(ranks.rank, _own_profiler)
+    ranks.fence()
+    instrument.start()
+    for _ in range(timing.traced_steps):
+        rows = prepared.rows(trainer.num_steps)
+        with instrument.step(trainer.num_steps):
+            trainer.step(rows)
+        trainer.metrics(trainer.num_steps - 2)
+    ranks.synchronize()
+    found = instrument.stop()
+    assert trainer.compiled is not None
+    launch_calls = "launch_us" not in trainer.compiled.reasons
+    while trainer.num_steps < timing.launches(warmup, timing.steps_per_window, launch_calls):
+        trainer.step(prepared.rows(trainer.num_steps))
+        trainer.metrics(trainer.num_steps - 2)
+    return found
+
+
+def _own_profiler(reason: str) -> tracing.Instrument:
+    from torch_impl.profile import Profiler
+
+    return Profiler(reason)
 
 
 def _window_s(trainer: Trainer, prepared: Feed, num_steps: int) -> float:

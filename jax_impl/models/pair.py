@@ -30,7 +30,9 @@ def load_side(files: PairFiles, problem: Problem) -> Side:
     """
     path = files.jax
     is_own = isinstance(problem.optimizer, OwnOptimizer)
+    wide = _is_wide()
     module = user_code.load(path, ["build", "loss", *(["optimizer"] if is_own else [])])
+    _keep_wide(wide, files)
     compute = jnp.dtype(problem.profile.compute)
 
     def build() -> nnx.Module:
@@ -54,6 +56,27 @@ def load_side(files: PairFiles, problem: Problem) -> Side:
         return _sum_and_count(module.loss(model, rounded), path)
 
     return Side(build, loss, module.optimizer if is_own else None, files.links)
+
+
+def _is_wide() -> bool:
+    return bool(jax.config.values["jax_enable_x64"])
+
+
+def _keep_wide(wide: bool, files: PairFiles) -> None:
+    """Undoes what a file did to the switch of 64 bits, where a narrower run is asked about in float64.
+
+    Raises:
+      RuleError: the run itself computes in float64, and would have been in float32 unseen.
+    """
+    if not wide or _is_wide():
+        return
+    if files.computes == "float64":
+        raise RuleError(
+            "A run in float64 computes in float64 on both sides.",
+            f"{files.jax} switches jax_enable_x64 off, and every float64 would be a float32",
+            "take that line out, or run with another --precision",
+        )
+    jax.config.update("jax_enable_x64", True)
 
 
 def _as_nnx(model: linen.Module, loss: Any, problem: Problem) -> nnx.Module:

@@ -20,6 +20,12 @@ _COLLECTIVE = re.compile(
     r"(?:-start)?\("
 )
 _SHAPE = re.compile(r"\w+\[([\d,]*)\]")
+_PLACES = re.compile(
+    r"^(?:FileNames|FunctionNames|FileLocations|StackFrames)\n(?:\d+ .*\n)*\n*"
+    r'|, metadata=\{(?:"(?:[^"\\]|\\.)*"|[^"{}])*\}'
+    r'|fingerprint_before_lhs="[^"]*"',
+    re.MULTILINE,
+)
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,12 @@ class Collective:
     """Elements that it delivers to one device."""
     loops: int
     """How many loops it stands in: their bodies, or something that such a body calls."""
+
+
+def without_places(text: str) -> str:
+    """The text without the places in Python that its operations come from, which differ where one program is
+    called from another line."""
+    return _PLACES.sub("", text)
 
 
 def aliased_parameters(text: str) -> set[int]:

@@ -2,14 +2,17 @@
 
 import contextlib
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from parity import folders
+from parity.attribution import charge
 from parity.explain import reproduction
 from parity.explain.residuals import Left
 from parity.explain.search import Found, Search, Step, Tried
 from parity.explain.settings import Setting, Told, as_it_was, held_out
 from parity.explain.worker import Worker
+from parity.launch import SideFailed
 from parity.measuring import MEASURED_PARAMETERS
 from parity.options import Explain
 from parity.progress import Progress
@@ -17,6 +20,9 @@ from parity.report import causes, deliver
 from parity.report.result import write
 from spec.edits import CATALOGUE, Edit, show, tell
 from spec.errors import ExitCode, RuleError
+
+_NOT_MEANING = ("equal", "none", "in part")
+"""Outcomes that leave something for which no edit is to blame."""
 
 
 def explain(options: Explain) -> ExitCode:
@@ -37,6 +43,11 @@ def explain(options: Explain) -> ExitCode:
         )
     out = folders.create_part(told.folder / "explain")
     found, explanation = _explain(told, out, progress, options.timeout_s, began)
+    if options.attribute or explanation.outcome in _NOT_MEANING or told.class_ == "precision":
+        step = told.first_step if told.first_step is not None else 0
+        explanation.attribution = charge.attribute(
+            told, step, out / "attribution", options.timeout_s, progress.say
+        )
     write(explanation, out / "explanation.json")
     deliver.add_to_result(told.folder, explanation=explanation)
     deliver.deliver_part(explanation, lines(explanation), options.json)
@@ -68,8 +79,15 @@ def _explain(
         seen, held = settings(promote=told.pair is not None)
         found = Search(seen, held, progress.say).run()
         if told.pair is not None and not found.steps:
-            seen, held = settings(promote=False)
-            found = Search(seen, held, progress.say).run()
+            try:
+                one, other = settings(promote=False)
+                found = Search(one, other, progress.say).run()
+                seen, held = one, other
+            except SideFailed:
+                raise
+            except RuleError as error:
+                # Code that names a narrow type may not run in float64 as it stands.
+                progress.say(f"casts as they stand cannot be had in float64: {error.numbers}")
         left = found.left if found.left.failing else found.held_out
         folder = None
         if left.failing:
@@ -156,14 +174,31 @@ def _finite(value: float) -> float:
 
 
 def _confirmed(one: Tried, seen: dict[str, list[str]]) -> causes.Confirmed:
-    edit = one.edit
+    edit, was = one.edit, seen.get(one.edit.name, [])
     mend = {side: mended(edit, side) for side in ("torch", "jax")}
+    back = _as_torch_is(edit, was)
     return causes.Confirmed(
         edit=show(edit),
         what=tell(edit),
-        was=seen.get(edit.name, []),
-        mend={"torch": f"to be as jax is: {mend['torch']}", "jax": f"what jax does now: {mend['jax']}"},
+        was=was,
+        mend={
+            "torch": f"to be as jax is: {mend['torch']}",
+            "jax": (f"to be as torch is: {back}; " if back else "") + f"what jax does now: {mend['jax']}",
+        },
     )
+
+
+def _as_torch_is(edit: Edit, was: list[str]) -> str:
+    """How what stood on the torch side is written in JAX; empty where it was several things or no value."""
+    if len(was) != 1:
+        return ""
+    form = CATALOGUE[edit.name].mend["jax"]
+    if isinstance(form, dict) and "{was}" in form.get(0, ""):
+        return form[0].replace("{was}", was[0])
+    try:
+        return mended(replace(edit, value=float(was[0])), "jax")
+    except (ValueError, KeyError):
+        return ""
 
 
 def mended(edit: Edit, side: str) -> str:
@@ -172,6 +207,7 @@ def mended(edit: Edit, side: str) -> str:
     text = form if isinstance(form, str) else form[edit.value]
     value, rest = f"{edit.value:.9g}", f"{1 - edit.value:.9g}"
     line = text.replace("{value}", value).replace("{one_minus}", rest)
+    line = line.replace("{size}", f"{abs(edit.value):.9g}")
     return f"{line} ({edit.target})" if edit.target else line
 
 
@@ -186,7 +222,8 @@ def lines(explanation: causes.Explanation) -> list[str]:
         for one in step.confirmed:
             found.append(f"   cause: {one.edit}: {one.what}")
             if one.was:
-                found.append(f"   torch had: {', '.join(one.was)}")
+                value = one.edit.rpartition("=")[2]
+                found.append(f"   torch had: {', '.join(one.was)}; jax has: {value}")
             found += [f"   {side}: {text}" for side, text in one.mend.items()]
         found += [f"   helps here, but not on what was held out: {edit}" for edit in step.refuted]
         nearest = sorted(step.tried, key=lambda one: (-one.closed, one.left))[:3]
@@ -195,4 +232,6 @@ def lines(explanation: causes.Explanation) -> list[str]:
     found += ["", f"{explanation.passes} edited passes in {explanation.seconds:.0f} s: {explanation.folder}"]
     if explanation.reproduction:
         found.append(f"reproduce: python {explanation.reproduction}/reproduce.py")
+    if explanation.attribution:
+        found += ["", *charge.lines(explanation.attribution)]
     return found

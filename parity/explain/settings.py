@@ -46,6 +46,10 @@ class Told:
     jax: Measured
     torch: Measured
     pair: Path | None
+    first_step: int | None = None
+    """The step that the run's verdict is about; None where nothing differed."""
+    class_: str | None = None
+    """Of what differed there."""
 
     @staticmethod
     def read(folder: Path) -> "Told":
@@ -74,6 +78,7 @@ class Told:
                 f"{folder}: an optimizer of one's own",
                 "take AdamW in pair.py",
             )
+        first = (result.get("numerics") or {}).get("first_divergence") or {}
         return Told(
             folder=folder,
             spec=spec,
@@ -84,6 +89,8 @@ class Told:
             jax=passes["jax"],
             torch=passes["torch"],
             pair=Path(result["pair"]["folder"]) if result.get("pair") else None,
+            first_step=first.get("step"),
+            class_=first.get("class"),
         )
 
 

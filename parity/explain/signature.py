@@ -18,6 +18,8 @@ from spec.weights import Tensors, load_tensors
 
 _ALIKE = 1e-3
 """Spread up to which numbers are called one number."""
+_MANY = 8
+"""Elements from which on a pattern in them is told."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ def signatures(left: Left, reference: Reference, states: Path, beta2: float) -> 
         *_ratio(left, reference),
         *_parallel(left, first, state),
         *_over_steps(left, first, beta2),
+        *_rows(left, first, reference),
         *_positions(left, first),
         *_borders(left, first),
         *_small_gradients(left, first, reference),
@@ -88,6 +91,13 @@ def _ratio(left: Left, reference: Reference) -> Iterator[Signature]:
             f"{first.phase} of step {first.step}: torch / jax = {np.mean(ratios):.9g} in all "
             f"{len(ratios)} tensors",
         )
+        return
+    own, count = _share(left, reference, first), left.differences[first].size
+    if own is not None and own[1] < _ALIKE and count >= _MANY:
+        yield Signature(
+            "one ratio for all elements",
+            f"{first}: torch / jax = {1 + own[0]:.9g} in all {count} elements",
+        )
 
 
 def _share(left: Left, reference: Reference, key: Key) -> tuple[float, float] | None:
@@ -103,6 +113,29 @@ def _share(left: Left, reference: Reference, key: Key) -> tuple[float, float] | 
     share = float(d @ b) / max(float(b @ b), 1e-300)
     whole = rms(d)
     return (share, rms(d - share * b) / whole) if whole else None
+
+
+def _rows(left: Left, first: Key, reference: Reference) -> Iterator[Signature]:
+    """Every row is the other side's times a number of its own: what normalises a row differs."""
+    d = left.differences[first]
+    b = reference.values(first)
+    if first.phase != "act" or d.ndim < 2 or d.shape != b.shape or d.size == d.shape[-1]:
+        return
+    d_NC, b_NC = d.reshape(-1, d.shape[-1]), b.reshape(-1, d.shape[-1]) / max(rms(b), 1e-300)
+    share_N = (d_NC * b_NC).sum(1) / np.maximum((b_NC * b_NC).sum(1), 1e-300)
+    if (
+        rms(d_NC - share_N[:, None] * b_NC) > 0.05 * rms(d)
+        or np.ptp(share_N) < _ALIKE * np.abs(share_N).max()
+    ):
+        return
+    words = f"{first}: each row is the other side's times a number of its own, torch / jax from "
+    words += f"{1 + share_N.min():.6g} to {1 + share_N.max():.6g}"
+    if share_N.min() >= 0 or share_N.max() <= 0:
+        words += ", all on one side of 1: as an eps does, largest where inputs are small; large rows hide it"
+        yield Signature("largest where inputs are small", words)
+    else:
+        words += ", on both sides of 1: as rounding of sums does"
+        yield Signature("largest where means are large", words)
 
 
 def _parallel(left: Left, first: Key, state: Tensors) -> Iterator[Signature]:
@@ -144,7 +177,7 @@ def _over_steps(left: Left, first: Key, beta2: float) -> Iterator[Signature]:
 
 
 def _positions(left: Left, first: Key) -> Iterator[Signature]:
-    """(B, T, ...) whose difference is nothing at position 0 and grows."""
+    """(B, T, ...) whose difference is nothing at position 0."""
     d = left.differences[first]
     if first.phase != "act" or d.ndim != 3 or d.shape[1] < 4:
         return
@@ -154,7 +187,7 @@ def _positions(left: Left, first: Key) -> Iterator[Signature]:
         by_position[1],
         float(np.mean(by_position[len(by_position) // 2 :])),
     )
-    if start < 1e-3 * max(by_position) and later > second:
+    if start < 1e-3 * max(by_position):
         yield Signature(
             "grows with position",
             f"{first}: {start:.1e} at position 0, {second:.1e} at 1, {later:.1e} in the later half",

@@ -17,15 +17,15 @@ _POLL_S = 0.005
 
 
 class Worker:
-    """One process on the CPU; to be closed on every way out.
+    """One process, on the CPU unless told otherwise; to be closed on every way out.
 
     Args:
       log: receives what the process prints outside its jobs.
       timeout_s: a job that takes longer is an error.
     """
 
-    def __init__(self, side: str, log: Path, timeout_s: float) -> None:
-        self._side, self._log, self._timeout_s = side, log, timeout_s
+    def __init__(self, side: str, log: Path, timeout_s: float, device: str = "cpu") -> None:
+        self._side, self._log, self._timeout_s, self._device = side, log, timeout_s, device
         self._group: Group | None = None
         self.jobs = 0
         """Jobs asked for."""
@@ -35,7 +35,9 @@ class Worker:
         assert job.side == self._side
         if self._group is None:
             argv = [sys.executable, "-m", f"{self._side}_impl", "work", "-"]
-            self._group = Group([Command(argv=argv, environ=side_environ("cpu", 1))], self._log, asked=True)
+            self._group = Group(
+                [Command(argv=argv, environ=side_environ(self._device, 1))], self._log, asked=True
+            )
         self._group.ask(str(job.write()))
         self.jobs += 1
 

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from parity.report.result import Divergence, DivergenceClass, Measures
+from parity.report.lockstep import Measures
+from parity.report.result import Divergence, DivergenceClass
 
 CAUSAL_ORDER = (
     "facts",
@@ -21,6 +22,7 @@ CAUSAL_ORDER = (
     "lr",
     "param",
     "buffer",
+    "eval",
     "replicas",
 )
 """Phases within a step. What comes later is made from what comes before; the batch and the initial

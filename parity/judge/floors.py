@@ -15,6 +15,8 @@ from parity.judge.likeness import factor
 from parity.judge.measures import rms as rms_of
 
 _NOTHING = 1e-300
+_GROUP_SHARE = 1e-6
+"""A tensor much smaller than its group is measured against the group: its own scale may be rounding alone."""
 KIN = 32.0
 """Two right sides that sum in another order were seen with floors 18 times apart, on the gradients of norms.
 Values that pass through TF32 or bfloat16 in float32 code come out 500 times noisier, or more."""
@@ -50,6 +52,17 @@ class Floor:
     reach: tuple[float, float] = (0.0, 0.0)
     """Of an update: how much larger the parameters are than s, as an RMS and at the worst element. Storing
     them rounds by that, in roundoffs."""
+
+
+def measured_against(
+    own: float, group: float, phase: str, compute_u: float, smallest: Least
+) -> tuple[float, Least]:
+    """(s, least floor) of a tensor of that RMS, in a phase of RMS `group`."""
+    share = _GROUP_SHARE * group
+    if own < share:
+        # Adam turns rounding into a step of full length; everything else keeps to roundings of its group.
+        smallest = smallest.of_nothing((1 if phase == "param" else compute_u) / _GROUP_SHARE)
+    return max(own, share), smallest
 
 
 def larger(floors: tuple[Floor, Floor]) -> Floor:

@@ -23,21 +23,21 @@ def _problem(a: Measured, b: Measured) -> Iterator[str]:
     problem_a, problem_b = a.job.spec.problem, b.job.spec.problem
     if problem_a.sha256() == problem_b.sha256():
         return
-    flat_a, flat_b = _flat(codec.to_dict(problem_a)), _flat(codec.to_dict(problem_b))
+    flat_a, flat_b = flat(codec.to_dict(problem_a)), flat(codec.to_dict(problem_b))
     for field in flat_a | flat_b:
         if flat_a.get(field) != flat_b.get(field):
             yield f"problem.{field}: {a.label} {flat_a.get(field)!r}, {b.label} {flat_b.get(field)!r}"
 
 
-def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """`{"schedule": {"kind": ...}}` as `{"schedule.kind": ...}`."""
-    flat: dict[str, Any] = {}
+def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A problem's fields by path: `{"schedule": {"kind": ...}}` as `{"schedule.kind": ...}`."""
+    found: dict[str, Any] = {}
     for name, value in tree.items():
         if isinstance(value, dict):
-            flat |= _flat(value, f"{prefix}{name}.")
+            found |= flat(value, f"{prefix}{name}.")
         elif name != "type":
-            flat[f"{prefix}{name}"] = value
-    return flat
+            found[f"{prefix}{name}"] = value
+    return found
 
 
 def _steps(a: Measured, b: Measured) -> Iterator[str]:

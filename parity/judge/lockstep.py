@@ -18,16 +18,15 @@ import numpy as np
 from parity.judge import rule
 from parity.judge.align import Measured
 from parity.judge.evidence import CAUSAL_ORDER
-from parity.judge.floors import Floor, Least, floor, larger, least, raised, within
+from parity.judge.floors import Floor, Least, floor, larger, least, measured_against, raised, within
 from parity.judge.likeness import Likeness, liken
 from parity.judge.measures import rms
+from parity.judge.oddity import tell
 from parity.judge.order import Named, shared
 from parity.judge.rule import Error, Finding
 from parity.judge.steps import SCALARS, Steps, reruns
 from spec.precision import UNIT_ROUNDOFF
 
-_GROUP_SHARE = 1e-6
-"""A tensor much smaller than its group is measured against the group: its own scale may be rounding alone."""
 Read = Callable[[Steps], np.ndarray]
 """Takes one tensor or number out of a pass."""
 _AGREE = ("same", "latent")
@@ -58,6 +57,8 @@ class Row:
     """Floors that a side may be off its truth."""
     truth_at_worst: tuple[float, float] | None = None
     """The truths where the sides differ most."""
+    of_nothing: bool = False
+    """Whether its own size is rounding, so that it is measured against its group."""
 
     @property
     def ok(self) -> bool:
@@ -204,16 +205,15 @@ class _Step:
         values = [read_a(self.sides[0]), read_b(self.sides[1])]
         true = [read_a(self.truths[0]), read_b(self.truths[1])] if self.truths else None
         meant = true if self.casts is self.truths else [read_a(self.casts[0]), read_b(self.casts[1])]
-        own, share = max(rms(array) for array in true or values), _GROUP_SHARE * group
-        s, smallest = max(own, share), self._least
-        if own < share:
-            # Adam turns rounding into a step of full length; everything else keeps to roundings of its group.
-            smallest = smallest.of_nothing((1 if phase == "param" else self._u) / _GROUP_SHARE)
+        own = max(rms(array) for array in true or values)
+        s, smallest = measured_against(own, group, phase, self._u, self._least)
         sides = liken(values[0], values[1], s, self._u)
         floors = self._floors(values, (read_a, read_b), s, smallest, before)
         phi = larger(floors)
         truths = liken(true[0], true[1], s, rule.U64) if true else None
-        finding, reason = self._finding(sides, truths, s, phi, exact)
+        plainest = true or values
+        odd = tell(plainest[0], plainest[1], self._labels)
+        finding, reason = self._finding(sides, truths, s, phi, exact, odd)
         if finding == "same" and meant:
             finding, reason = self._precision(values, meant, meant is not true, s, floors)
         return Row(
@@ -229,6 +229,7 @@ class _Step:
             errors=(self._error(values[0], true[0], s), self._error(values[1], true[1], s)) if true else None,
             floors=floors,
             times=self._times,
+            of_nothing=own < s,
             truth_at_worst=(float(true[0][sides.index]), float(true[1][sides.index])) if true else None,
         )
 
@@ -251,18 +252,18 @@ class _Step:
         return within(one, other), within(other, one)
 
     def _finding(
-        self, sides: Likeness, truths: Likeness | None, s: float, phi: Floor, exact: bool
+        self, sides: Likeness, truths: Likeness | None, s: float, phi: Floor, exact: bool, odd: str
     ) -> tuple[Finding, str]:
-        """Rules 1, 3 and 4."""
+        """Rules 1, 3 and 4; `odd` says where one side alone is not finite."""
         if exact:
             equal = sides.rms == 0
             return ("same", "") if equal else ("semantics", "read from one table, so it must be equal")
         if truths is None:
             finding = rule.without_truth(sides, s, phi)
-            return finding, "" if finding == "same" else "no truth was given"
+            return finding, "" if finding == "same" else odd or "no truth was given"
         if rule.semantically_equal(truths, s, phi, self._u):
             return "same", ""
-        far = "one side alone is not finite in float64"
+        far = f"in float64 {odd}"
         if truths.rms is not None and truths.largest is not None:
             far = f"in float64 rms rel {truths.rms / s:.1e}, worst element {truths.largest:.1e}"
         return ("semantics" if rule.visible(truths, s, phi) else "latent"), far

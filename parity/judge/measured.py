@@ -19,7 +19,8 @@ from parity.judge.curves import relative_difference
 from parity.judge.evidence import Evidence
 from parity.judge.lockstep import Row
 from parity.judge.rule import FAILS
-from parity.report.result import CurveDifference, DivergenceClass, Lockstep, LockstepRow, Measures
+from parity.report.lockstep import Lockstep, LockstepRow, Measures
+from parity.report.result import CurveDifference, DivergenceClass
 
 _SHOWN = 100
 """Rows of a result that do not agree; all of them can be had from the passes."""
@@ -80,7 +81,7 @@ def look(a: Measured, b: Measured, passes: Passes) -> Found:
         reruns=max((row.floor.reruns for row in rows if row.floor), default=0),
         truths=all(truths),
         rows=[*_nearest(rows), *[told(row) for row in rows if row.finding != "same"][:_SHOWN]],
-        notes=[*passes.notes, *_casts_told(a, b, passes), *_instrumented(a, b, passes)],
+        notes=[*passes.notes, *_casts_told(a, b, passes), *_instrumented(a, b, passes), *_as_rounding(rows)],
     )
     return Found(
         evidence=evidence,
@@ -166,6 +167,28 @@ def _casts_told(a: Measured, b: Measured, passes: Passes) -> Iterator[str]:
             if lines:
                 more = f" and {len(lines) - 3} more" if len(lines) > 3 else ""
                 yield f"{side.label} {words} {', '.join(lines[:3])}{more}"
+
+
+def _as_rounding(rows: list[Row]) -> Iterator[str]:
+    """Of a comparison in which nothing stands out: how near to its floor it comes, and what is truly zero."""
+    if not all(row.ok for row in rows):
+        return
+    apart = [row for row in rows if row.sides is not None and row.sides.rms]
+    if apart:
+        nearest = max(apart, key=_in_floors)
+        at = f"{nearest.phase} of step {nearest.step}{', ' + nearest.tensor if nearest.tensor else ''}"
+        times = _in_floors(nearest)
+        yield f"consistent with rounding in another order: x{times:.2g} of the floor at most, {at}"
+    zero = {row.tensor: None for row in rows if row.phase == "grad" and row.of_nothing}
+    for tensor in zero:
+        yield f"gradient of {tensor}: its true value is zero; judged by the floor of its group"
+
+
+def _in_floors(row: Row) -> float:
+    """How far apart the sides are, in floors."""
+    if row.floor is None or row.sides is None or row.sides.rms is None:
+        return 0.0
+    return _over(row.sides.rms, row.s) / row.floor.rms  # type: ignore[operator]
 
 
 def _instrumented(a: Measured, b: Measured, passes: Passes) -> Iterator[str]:

@@ -25,7 +25,7 @@ from parity.report.result import TensorDifference
 from spec.edits import constants, device_table
 from spec.own_optimizer import OwnOptimizer
 
-_COMPARED = ("grad", "clipped", "m", "v", "param", "buffer")
+_COMPARED = ("grad", "clipped", "m", "v", "param", "buffer", "eval")
 _ALL_THE_WAY = Tolerance(rms=ADAM_REACH, worst=ADAM_REACH, reason="as far as Adam can carry rounding")
 _SPIKES = 0.01
 _CLEAR = 0.01
@@ -110,8 +110,9 @@ class _Pair:
 
     def unmatched(self) -> Iterator[Evidence]:
         """Tensors that one side alone wrote down, in this shape. Buffers of one side are constants or
-        counters: running statistics without a counterpart were refused before anything ran."""
-        if self._phase == "buffer":
+        counters: running statistics without a counterpart were refused before anything ran. A model without
+        an evaluation mode of its own is not evaluated."""
+        if self._phase in ("buffer", "eval"):
             return
         for name in sorted(self._names_a ^ self._names_b):
             yield _unmatched(self._a if name in self._names_b else self._b, self._step, self._phase, name)
@@ -147,9 +148,9 @@ class _Pair:
         rest, rest_a, rest_b = every[~inside], a[~inside], b[~inside]
         if astray is not None:
             astray = astray[~inside]
-        yield _Part(
-            name, rest, rest_a, rest_b, self._scale(rest_a, rest_b, name), self._tolerance, astray=astray
-        )
+        if rest.size:
+            scale_of_rest = self._scale(rest_a, rest_b, name)
+            yield _Part(name, rest, rest_a, rest_b, scale_of_rest, self._tolerance, astray=astray)
         s, tolerance, note = self._reach_of_rounding(name)
         yield _Part(f"{name}[{span[0]}:{span[1]}]", every[inside], a[inside], b[inside], s, tolerance, note)
 

@@ -117,8 +117,9 @@ def _provisional(profile: str, rms: float, worst: float | None) -> Tolerance:
 
 TABLE: dict[tuple[str, str], Tolerance] = {
     **{
-        (profile, f"{when}buffer"): _provisional(profile, *bounds)
+        (profile, f"{when}{quantity}"): _provisional(profile, *bounds)
         for profile, bounds in _STATISTICS.items()
+        for quantity in ("buffer", "eval")
         for when in ("", "last_")
     },
     **{(profile, "lr"): _EXACT for profile in PROFILES},

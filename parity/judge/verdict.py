@@ -10,7 +10,7 @@ FAILED         a side did not finish
 from collections.abc import Iterable
 from dataclasses import replace
 
-from parity.judge import curves, facts, gate, measured, tensors
+from parity.judge import adequacy, curves, facts, gate, measured, tensors
 from parity.judge.align import Measured, aligned
 from parity.judge.evidence import Evidence, divergence, first
 from parity.judge.tolerances import covered_steps
@@ -117,9 +117,10 @@ def _decided(
     if earliest is not None and earliest.covered and earliest.class_ is None and precision == "f64":
         # Float64 against float64 leaves no rounding that could be seen, so what is seen is meaning.
         earliest = replace(earliest, class_="semantics")
+    verdict = _verdict(evidence)
     return Numerics(
         pair=[a.label, b.label],
-        verdict=_verdict(evidence),
+        verdict=verdict,
         reasons=_reasons(earliest, evidence, precision),
         steps=min(a.curve.num_steps, b.curve.num_steps),
         loss=curve_differences["loss"],
@@ -129,6 +130,7 @@ def _decided(
         latent=None,
         tensors=tensor_differences,
         unmeasured=UNMEASURED if earliest is None or earliest.class_ else UNMEASURED | _NO_CLASS,
+        would_not_see=adequacy.would_not_see(a) if verdict == "SAME" else [],
     )
 
 

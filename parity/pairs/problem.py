@@ -48,11 +48,15 @@ def from_pair(outline: Outline, options: Training) -> Preset:
     return Preset(problem=problem, devices=pair.devices)
 
 
-def pair_files(outline: Outline) -> PairFiles:
-    """Where the sides' files stand, and what the user says of their tensors."""
+def pair_files(outline: Outline, computes: str) -> PairFiles:
+    """Where the sides' files stand, what the user says of their tensors, and the dtype of the run."""
     folder, pair = Path(outline.folder), outline.pair
     return PairFiles(
-        torch=str(folder / pair.torch), jax=str(folder / pair.jax), init=pair.init, links=pair.links
+        torch=str(folder / pair.torch),
+        jax=str(folder / pair.jax),
+        init=pair.init,
+        links=pair.links,
+        computes=computes,
     )
 
 

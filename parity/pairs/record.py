@@ -57,12 +57,13 @@ def _piece(name: str, part: Part | None) -> str:
 
 
 def refusals(match: Match) -> list[str]:
-    """Why the two models cannot be compared: every tensor that has no counterpart."""
-    return [
+    """Why the two models cannot be compared: every tensor without a counterpart, and the ties behind it."""
+    lacking = [
         f"{side}: no counterpart for {tensor}"
         for side, tensors in (("torch", match.unmatched_torch), ("jax", match.unmatched_jax))
         for tensor in tensors
     ]
+    return [*lacking, *match.ties, *match.trained_alone]
 
 
 def notes(match: Match) -> Iterator[str]:

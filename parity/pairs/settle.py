@@ -13,22 +13,24 @@ import numpy as np
 from parity.cluster import Cluster
 from parity.commands import side_commands
 from parity.launch import SideFailed, launch, raise_told
-from parity.pairs import read, record
+from parity.pairs import first_values, read, record, sight
 from parity.plan import Plan
 from parity.progress import Progress
 from parity.report.result import PairRecord
 from spec import codec
-from spec.description import DESCRIPTION, INITIAL, MATCH, VALUES, Described, Description
+from spec.description import DESCRIPTION, DRAWS, INITIAL, MATCH, VALUES, Described, Description
 from spec.errors import RuleError
 from spec.job import Job
 from spec.own_optimizer import NOT_EDITED, UNCOMPARED, OwnOptimizer
 from spec.pairs.match import Match
 from spec.params import ParamSpec
-from spec.run import DataSpec, Execution
+from spec.run import SIDES, DataSpec, Execution
 from spec.weights import Tensors, init_parameters, load_tensors, save_tensors
 from spec.workloads.pair import PairSizes
 
-_BATCHES, _PAIR = "batches", "pair"
+PAIR = "pair"
+"""Folder, in a run's, of what its sides said of their models and of the first values."""
+_BATCHES = "batches"
 _COMPUTED = "loss and its gradients can be computed"
 """In the rule that a model breaks which cannot run in float64; it is then asked in float32."""
 
@@ -40,11 +42,15 @@ class Settled:
     plan: Plan
     match: Match | None = None
     """None where one side runs alone, and for a preset."""
+    sight: tuple[str, ...] = ()
+    """What its batches cannot show."""
+    first_values: tuple[str, ...] = ()
+    """How the first values of two sides differ that bring their own."""
 
     @property
     def refusals(self) -> list[str]:
         """Why nothing can be run."""
-        return record.refusals(self.match) if self.match else []
+        return [*(record.refusals(self.match) if self.match else ()), *self.first_values]
 
     @property
     def notes(self) -> list[str]:
@@ -53,6 +59,7 @@ class Settled:
         return [
             *(record.notes(self.match) if self.match else ()),
             *((UNCOMPARED, NOT_EDITED) if own else ()),
+            *self.sight,
         ]
 
     @property
@@ -78,21 +85,27 @@ def settle(plan: Plan, folder: Path, progress: Progress) -> Settled:
     read.write_batches(Path(plan.pair.folder), batches, plan.spec.problem.steps)
     init = plan.pair.pair.init
     plan = _with(plan, data=DataSpec(kind="folder", path=str(batches)))
-    described = _describe_all(plan, folder / _PAIR, progress)
+    described = _describe_all(plan, folder / PAIR, progress)
     first = described.get("torch") or described["jax"]
     match = None
     if len(described) == 2:
         match = codec.read_json(described["jax"] / MATCH, Match)
         if match.unmatched_torch or match.unmatched_jax:
             return Settled(plan=plan, match=match)
+        if init == "own" and (differ := _own_values(described)):
+            return Settled(plan=plan, match=match, first_values=tuple(differ))
     table = _table(codec.read_json(first / DESCRIPTION, Description), init, match)
     if isinstance(plan.spec.problem.optimizer, OwnOptimizer):
         table = tuple(replace(row, decayed=False) for row in table)
     plan = _with(plan, sizes=PairSizes(parameters=table))
-    initial = folder / _PAIR / INITIAL
-    save_tensors(initial, _first_values(plan, init, described, match))
+    initial = folder / PAIR / INITIAL
+    save_tensors(initial, initial_values(plan, init, described, match))
     links = match.links if match else ()
-    return Settled(plan=_with_files(plan, links=links, described=None, initial=str(initial)), match=match)
+    return Settled(
+        plan=with_files(plan, links=links, described=None, initial=str(initial)),
+        match=match,
+        sight=tuple(sight.notes(batches)) if match else (),
+    )
 
 
 def _describe_all(plan: Plan, folder: Path, progress: Progress) -> dict[str, Path]:
@@ -114,26 +127,68 @@ def _describe_in(precision: str, plan: Plan, folder: Path, progress: Progress) -
     """Torch first: the JAX side is matched with what it wrote. On the CPU, in one process a side."""
     described: dict[str, Path] = {}
     for side in plan.backends:
-        asked = _with(plan, precision=precision, micro_batches=1)
-        asked = _with_files(asked, described=str(described["torch"]) if described else None)
-        job = Job(
-            side=side,
-            purpose="describe",
-            spec=replace(asked.spec, execution=Execution()),
-            mode="eager" if side == "torch" else "jit",
-            steps=0,
-            out=str(folder / side),
+        asked = with_files(
+            described_as(plan, precision), described=str(described["torch"]) if described else None
         )
+        job = describe_job(asked, side, folder / side)
         progress.say(f"{side}: describe {plan.spec.name}")
-        _do(job, plan.timeout_s)
+        try:
+            do([job], plan.timeout_s)
+        except RuleError as error:
+            if error.rule != DRAWS or len(plan.backends) == 1:
+                raise
+            raise _only_in(job, error, plan) from None
         described[side] = Path(job.out)
     return described
 
 
-def _do(job: Job, timeout_s: float) -> None:
-    out = Path(job.out)
-    commands = side_commands(job.side, [job.write()], "cpu", 1, Cluster())
-    ended = launch(commands, [out], out / "launch.log", timeout_s)
+def _only_in(job: Job, error: RuleError, plan: Plan) -> RuleError:
+    """What a model that draws random numbers breaks, and whether the other side's model draws some too."""
+    other = next(side for side in SIDES if side != job.side)
+    files = job.spec.pair and replace(job.spec.pair, described=None)
+    asked = replace(
+        job,
+        side=other,
+        spec=replace(job.spec, pair=files),
+        mode="eager" if other == "torch" else "jit",
+        out=f"{job.out}_asks_{other}",
+    )
+    where = f"stochastic op only in {job.side}"
+    try:
+        do([asked], plan.timeout_s)
+    except RuleError as again:
+        where = f"in {other} too: {again.numbers}" if again.rule == DRAWS else where
+    return RuleError(error.rule, f"{error.numbers}; {where}", error.mend)
+
+
+def described_as(plan: Plan, precision: str) -> Plan:
+    """The plan with the problem that a model is described for."""
+    return _with(plan, precision=precision, micro_batches=1)
+
+
+def describe_job(plan: Plan, side: str, out: Path) -> Job:
+    """Describes the side's model, on the CPU, in one process."""
+    return Job(
+        side=side,
+        purpose="describe",
+        spec=replace(plan.spec, execution=Execution()),
+        mode="eager" if side == "torch" else "jit",
+        steps=0,
+        out=str(out),
+    )
+
+
+def do(jobs: list[Job], timeout_s: float) -> None:
+    """Does description jobs of one side in one launch.
+
+    Raises:
+      RuleError: something of the user's must be mended; file and line are named.
+      SideFailed: the process crashed.
+    """
+    job, passes = jobs[0], [Path(job.out) for job in jobs]
+    out = passes[0]
+    commands = side_commands(job.side, [job.write() for job in jobs], "cpu", 1, Cluster())
+    ended = launch(commands, passes, out / "launch.log", timeout_s)
     if ended.how == "interrupted":
         raise KeyboardInterrupt
     if ended.how == "done":
@@ -153,7 +208,8 @@ def _with(plan: Plan, **changes: object) -> Plan:
     return replace(plan, spec=replace(plan.spec, problem=problem))
 
 
-def _with_files(plan: Plan, **changes: object) -> Plan:
+def with_files(plan: Plan, **changes: object) -> Plan:
+    """The plan with other files of its pair."""
     assert plan.spec.pair is not None
     files = dataclasses.replace(plan.spec.pair, **changes)  # type: ignore[arg-type]
     return replace(plan, spec=replace(plan.spec, pair=files))
@@ -184,7 +240,7 @@ def _row(row: Described, init: str, zero_gradient: tuple[int, int] | None, turne
     )
 
 
-def _first_values(plan: Plan, init: str, described: dict[str, Path], match: Match | None) -> Tensors:
+def initial_values(plan: Plan, init: str, described: dict[str, Path], match: Match | None) -> Tensors:
     """`param/NAME` and `buffer/NAME`, under the canonical names, of the source that the pair names."""
     if "torch" in described:
         values = _of(load_tensors(described["torch"] / VALUES), ("param", "buffer"))
@@ -197,6 +253,11 @@ def _first_values(plan: Plan, init: str, described: dict[str, Path], match: Matc
         drawn = init_parameters(problem.parameter_table(), problem.seed_weights)
         values |= {f"param/{name}": array for name, array in drawn.items()}
     return {name: _narrow(array) for name, array in values.items()}
+
+
+def _own_values(described: dict[str, Path]) -> list[str]:
+    torch, jax = load_tensors(described["torch"] / VALUES), load_tensors(described["jax"] / INITIAL)
+    return first_values.refusals(_of(torch, ("param",)), jax)
 
 
 def _of(values: Tensors, phases: tuple[str, ...]) -> Tensors:

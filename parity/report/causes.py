@@ -4,6 +4,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from parity.report.attribution import Attribution
+
 
 class EditTried(Struct, kw_only=True):
     """One edit that was made on the torch side."""
@@ -68,6 +70,8 @@ class Explanation(Struct, kw_only=True):
     passes: int
     """Edited passes of the torch side."""
     seconds: float
+    attribution: Attribution | None = None
+    """Which edge carries the difference; null where an edit explains all of it and nobody asked."""
 
 
 class PowerRow(Struct, kw_only=True):

@@ -1,5 +1,5 @@
-"""Hands a result over: `result.json` in the run folder, JSON where asked for, the report on standard output,
-and on standard error what went wrong."""
+"""Hands a result over: `result.json` and its page in the run folder, JSON where asked for, the report on
+standard output, and on standard error what went wrong."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from parity.report import causes, console
+from parity.report import causes, console, page
 from parity.report.result import LaunchRecord, Result, to_json, write
 from spec import record
 from spec.errors import RuleError
@@ -34,13 +34,27 @@ def deliver(result: Result, folder: Path | None, target: str | None) -> None:
       target: of `--json`: None, a file, or `-` for JSON alone on standard output.
     """
     if folder is not None:
-        write(result, folder / "result.json")
+        _complain(keep(result, folder))
     if target == "-":
         sys.stdout.write(to_json(result))
         return
     if target is not None:
         record.write_text(Path(target), to_json(result))
     console.show(result)
+
+
+def keep(result: Result, folder: Path) -> str:
+    """Writes the result into its run folder and draws its page there.
+
+    Returns:
+      Why there is no page; empty where there is one. The verdict stands without it.
+    """
+    write(result, folder / "result.json")
+    try:
+        page.write(folder)
+    except Exception as error:
+        return f"no {page.NAME}: {type(error).__name__}: {error}"
+    return ""
 
 
 def deliver_part(part: Struct, lines: Sequence[str], target: str | None) -> None:
@@ -63,7 +77,12 @@ def add_to_result(folder: Path, **parts: causes.Explanation | causes.Power) -> N
     result = read(path)
     for name, part in parts.items():
         setattr(result, name, part)
-    write(result, path)
+    _complain(keep(result, folder))
+
+
+def _complain(words: str) -> None:
+    if words:
+        print(words, file=sys.stderr)
 
 
 def read(path: Path) -> Result:

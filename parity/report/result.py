@@ -12,7 +12,10 @@ import msgspec
 from msgspec import Struct, field
 
 from parity.report.causes import Explanation, Power
+from parity.report.equivalence import Equivalence
+from parity.report.lockstep import Lockstep, LockstepRow, Measures
 from parity.report.speeds import Against, Invocation, Ratio, SpeedVerdict, SpeedWarning, Spread, Sweep
+from parity.report.traced import TracedFigures
 from spec import record
 
 SCHEMA_VERSION = 1
@@ -26,7 +29,6 @@ class RunRef(Struct, kw_only=True):
 
     folder: str
     name: str
-    """The preset."""
     problem_sha256: str
     precision: str
     device: str
@@ -83,67 +85,6 @@ class TensorDifference(Struct, kw_only=True):
     note: str = ""
 
 
-class Measures(Struct, kw_only=True):
-    """One tensor or number of a lockstep step, measured in every way. Relative means relative to `s`."""
-
-    s: float
-    """max(RMS of the truth, 1e-6 x RMS of its phase); of a parameter, of its update."""
-    rms_rel: float | None
-    """RMS of the difference of the two sides / s; null where one alone is not finite."""
-    max_rel: float | None
-    """Largest |a - b| / max(|a|, |b|, s)."""
-    ulps: float | None
-    """The difference at the worst element in spacings of the profile's dtype."""
-    cosine: float | None
-    mean_ratio: float | None
-    """sum(a b) / sum(b b); of the truths where there are truths."""
-    semantic_rms_rel: float | None
-    """The same of the two float64 truths; null where there are none."""
-    semantic_max_rel: float | None
-    error: dict[str, float | None]
-    """RMS of a side's difference from its own truth / s, by side."""
-    error_in_floors: dict[str, float | None]
-    """The same in floors."""
-    further: str | None
-    """The side further from its truth."""
-    truth: dict[str, str]
-    """The truths at the worst element, as `repr`."""
-    floor_rms: float | None
-    floor_max: float | None
-
-
-class LockstepRow(Struct, kw_only=True):
-    """What was found of one tensor or number of one step that both sides made from the same state."""
-
-    step: int
-    phase: str
-    tensor: str | None
-    finding: Literal["same", "latent", "semantics", "precision", "different", "unclear", "unmatched"]
-    reason: str
-    worst_index: list[int]
-    worst: dict[str, str]
-    """The two values there by side, as `repr`; of a parameter, its updates."""
-    numbers: Measures | None
-
-
-class Lockstep(Struct, kw_only=True):
-    """Steps that both sides made from the same states, those of a float64 run."""
-
-    probes: dict[str, str]
-    """The steps, and why each was chosen."""
-    compared: int
-    """Tensors and numbers that were measured."""
-    found: dict[str, int]
-    """How many of them by finding."""
-    reruns: int
-    """Reruns that the floors come from, a side."""
-    truths: bool
-    """Whether both sides were computed in float64 too."""
-    rows: list[LockstepRow]
-    """Of every step and phase the row nearest to its bound, and all that do not agree."""
-    notes: list[str]
-
-
 class Divergence(Struct, kw_only=True):
     """The first compared quantity, in causal order, that differs by more than its tolerance."""
 
@@ -179,6 +120,9 @@ class Numerics(Struct, kw_only=True):
     """Why a field of this pair is null, by its name."""
     lockstep: Lockstep | None = None
     """Null where the table judged."""
+    would_not_see: list[str] = []
+    """Of a SAME: what mistakes would be about that this run's data and settings do not bring out, told from
+    its records. `power` is about mistakes that were made."""
 
 
 class CurvePoint(Struct, kw_only=True):
@@ -226,7 +170,7 @@ class Handoff(Struct, kw_only=True):
     stretches: list[Stretch]
 
 
-class SideSpeed(Struct, kw_only=True):
+class SideSpeed(TracedFigures, kw_only=True):
     """The figures of one side in one mode; defined in `spec/measure.py`."""
 
     mode: str
@@ -351,7 +295,7 @@ class Result(Struct, kw_only=True):
     """The whole record."""
 
     schema_version: int
-    command: Literal["run", "train", "bench", "compare"]
+    command: Literal["run", "train", "bench", "compare", "equivalence"]
     verdict: Verdict | None
     """Null where nothing is judged: one side alone, train, bench."""
     exit_code: int
@@ -386,6 +330,8 @@ class Result(Struct, kw_only=True):
     """A benchmark over several batches; null where none was asked for."""
     against: Against | None = None
     """The speed of a saved run beside this one's; null where none was named."""
+    equivalence: Equivalence | None = None
+    """What `parity equivalence` found over many seeds; null for other commands."""
 
 
 def to_json(result: Struct) -> str:

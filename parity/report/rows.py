@@ -5,12 +5,13 @@ bound.
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from parity.report import against_lines, bench_table
+from parity.report import against_lines, bench_table, seeds
 from parity.report.bench_table import Table
+from parity.report.lockstep import LockstepRow
 from parity.report.result import (
     CurveDifference,
-    LockstepRow,
     Numerics,
     Result,
     SideCurve,
@@ -20,10 +21,20 @@ from parity.report.result import (
 from parity.report.words import figure
 
 _WORST_SHOWN = 3
+_TRACED = (
+    "launch_calls_per_step",
+    "launch_api_us_per_step",
+    "kernels_per_step",
+    "device_busy_ms",
+    "device_idle_share",
+    "exposed_communication_ms",
+)
 
 
 def headline(result: Result) -> str:
     """The verdict, or the command, and the one number or reason behind it."""
+    if result.equivalence is not None and result.equivalence.outcome is not None:
+        return seeds.headline(result.equivalence)
     if result.verdict is None:
         runs = ", ".join(f"{run.name} {run.precision}" for run in result.runs)
         return f"{result.command}: {runs}"
@@ -50,6 +61,8 @@ def table(result: Result) -> Table:
     """Heads and lines of the one table."""
     if result.command == "bench":
         return bench_table.table(result)
+    if result.equivalence is not None:
+        return seeds.table(result.equivalence)
     # Where a run changed sides too, the sides themselves come first.
     numerics = result.comparisons[0] if result.handoff is not None else result.numerics
     if numerics is not None:
@@ -178,7 +191,7 @@ def _speeds(speed: Speed, labels: list[str]) -> Iterator[list[str]]:
     ratio = ""
     if speed.ratio is not None:
         ratio = f"ratio {speed.ratio.median:.3f}, 95 % {speed.ratio.ci95[0]:.3f}-{speed.ratio.ci95[1]:.3f}"
-    for name in ("step_ms", "dispatch_us", "launch_us", "mfu", "peak_mem_bytes", "compile_s"):
+    for name in ("step_ms", "dispatch_us", "launch_us", *_TRACED, "mfu", "peak_mem_bytes", "compile_s"):
         values = [figure(side, name) for side in sides]
         if any(value != "-" for value in values):
             yield [name, *values, ratio if name == "step_ms" else "", ""]
@@ -196,6 +209,8 @@ def notes(result: Result) -> Iterator[str]:
     """Reasons beyond the one in the headline, and edits, which explain a difference before anything else."""
     in_headline = result.verdict is not None and result.verdict != "SAME"
     yield from (f"note: {reason}" for reason in result.reasons[1 if in_headline else 0 :])
+    if result.verdict == "SAME" and result.numerics is not None and result.numerics.would_not_see:
+        yield f"would not see mistakes in: {', '.join(result.numerics.would_not_see)}"
     if result.numerics is not None and result.numerics.lockstep is not None:
         yield from (f"note: {note}" for note in result.numerics.lockstep.notes)
     yield from bench_table.notes(result)
@@ -215,5 +230,11 @@ def paths(result: Result) -> Iterator[str]:
     """Where the files are."""
     for run in result.runs:
         yield f"run: {run.folder}"
+    sides = [result.speed.torch, result.speed.jax] if result.speed is not None else []
+    for side in sides:
+        if side is not None and side.trace is not None:
+            yield f"trace: {result.runs[0].folder}/passes/{side.trace.folder}/trace.perfetto.json"
     if result.command != "compare" and result.runs:
         yield f"result: {result.runs[0].folder}/result.json"
+        if (Path(result.runs[0].folder) / "report.html").exists():
+            yield f"report: {result.runs[0].folder}/report.html"

@@ -11,19 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from parity.report.result import SideSpeed
+from parity.speed import traces, tracing
 from parity.speed.statistics import spread
 from spec import measure, record
 from spec.job import Job, read_job
 from spec.workloads import step_flops
 
-_TRACED = (
-    "launch_calls_per_step",
-    "launch_api_us_per_step",
-    "kernels_per_step",
-    "device_busy_ms",
-    "device_idle_share",
-)
-_NO_TRACE = "needs a trace, and this run made none"
+_NO_TRACE = "needs a trace, and this run made none: --trace makes one"
 
 
 @dataclass(frozen=True)
@@ -74,11 +68,17 @@ class TimePass:
 
 
 def side_speed(passes: Sequence[TimePass]) -> SideSpeed | None:
-    """The figures of passes of one side in one mode; None where none was finished."""
+    """The figures of passes of one side in one mode, with those of the trace that was made beside them; None
+    where none was finished."""
     if not passes:
         return None
     manifest = passes[0].manifest
-    reasons = {name: _NO_TRACE for name in _TRACED} | dict(manifest["reasons"])
+    reasons = dict.fromkeys(tracing.FIGURES, _NO_TRACE) | dict(manifest["reasons"])
+    of_trace: dict[str, Any] = dict.fromkeys(tracing.FIGURES)
+    folders = [item.folder for item in passes]
+    if (traced := traces.find(folders)) is not None:
+        of_trace, why_not = traces.read(traced, folders)
+        reasons |= why_not
     step_ms = spread([sample for item in passes for sample in item.step_ms])
     memory, mfu = _peak_memory(passes, reasons), None
     if step_ms is not None:
@@ -92,11 +92,7 @@ def side_speed(passes: Sequence[TimePass]) -> SideSpeed | None:
         step_ms=step_ms,
         launch_us=spread([sample for item in passes for sample in item.calls_us("launch")]),
         dispatch_us=spread([sample for item in passes for sample in item.calls_us("dispatch")]),
-        launch_calls_per_step=None,
-        launch_api_us_per_step=None,
-        kernels_per_step=None,
-        device_busy_ms=None,
-        device_idle_share=None,
+        **of_trace,
         mfu=mfu,
         peak_mem_bytes=memory,
         # A later launch finds what an earlier one left in caches, so the longest is the compilation.

@@ -5,6 +5,7 @@ needs values to be tried, a signature, and a mend for each side. Must not: compu
 """
 
 from spec.edits.kinds import Kind
+from spec.edits.of_compilers import OF_COMPILERS
 from spec.edits.of_models import OF_MODELS
 from spec.edits.of_step import OF_STEP
 
@@ -26,26 +27,26 @@ OF_WEIGHTS = {
         mend={side: {1: "transpose this matrix when weights are converted"} for side in ("torch", "jax")},
     ),
     "qkv_split": Kind(
-        what="a fused projection holds its three parts head by head, of value heads; -value the reverse",
+        what="a fused projection holds its three parts head by head, of |value| heads; reversed if value < 0",
         reach="weights",
         shows="act",
         signature="unrelated",
         values=(2, 4, 8, 12, 16, -2, -4, -8, -12, -16),
         number=int,
         mend={
-            side: "split the fused projection after its rows are read as (heads, 3, size); {value} heads"
+            side: "split the fused projection after its rows are read as (heads, 3, size); {size} heads"
             for side in ("torch", "jax")
         },
     ),
     "rope_layout": Kind(
-        what="queries and keys are rotated as neighbours, not as halves, of value rows; -value the reverse",
+        what="queries and keys turn as neighbours, not as halves, of |value| rows; reversed if value < 0",
         reach="weights",
         shows="act",
         signature="grows with position",
         values=(4, 8, 16, 32, 64, 128, -4, -8, -16, -32, -64, -128),
         number=int,
         mend={
-            side: "permute the rows of queries and keys: halves of {value} rows to neighbours, or the reverse"
+            side: "permute the rows of queries and keys: halves of {size} rows to neighbours, or the reverse"
             for side in ("torch", "jax")
         },
     ),
@@ -91,4 +92,4 @@ REFUSED = {
     ),
 }
 
-CATALOGUE: dict[str, Kind] = OF_STEP | OF_MODELS | OF_WEIGHTS | OF_DATA | REFUSED
+CATALOGUE: dict[str, Kind] = OF_STEP | OF_MODELS | OF_WEIGHTS | OF_DATA | OF_COMPILERS | REFUSED

@@ -6,9 +6,10 @@ Must not: know what an edit does; `step`, `weights`, `data` and the sides' `edit
 from dataclasses import dataclass, field
 from typing import Literal
 
-Reach = Literal["step", "model", "weights", "data", "refused"]
+Reach = Literal["step", "model", "weights", "data", "compiler", "refused"]
 """Where an edit acts: on a constant of the step; on calls and layers inside a model; on the order of elements
-of its tensors; on the rows of a batch. `refused`: nowhere, since the difference is refused before a step."""
+of its tensors; on the rows of a batch; on what the side's compiler may do. `refused`: nowhere, since the
+difference is refused before a step."""
 
 
 @dataclass(frozen=True, kw_only=True)

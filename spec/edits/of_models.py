@@ -19,6 +19,25 @@ OF_MODELS = {
         scale="linear",
         mend={_TORCH: "nn.LayerNorm(..., eps={value})", _JAX: "nnx.LayerNorm(..., epsilon={value})"},
     ),
+    "layernorm_fast_variance": Kind(
+        what="LayerNorm's variance is the mean of squares less the mean squared (1), or about the mean (0)",
+        reach="model",
+        shows="act",
+        signature="largest where means are large",
+        values=(1, 0),
+        number=bool,
+        mend={
+            _TORCH: {
+                1: "(x.square().mean(-1) - x.mean(-1).square()).clamp(min=0) as the variance",
+                0: "nn.LayerNorm as it is",
+            },
+            _JAX: {
+                1: "nnx.LayerNorm(..., use_fast_variance=True), the default",
+                0: "nnx.LayerNorm(..., use_fast_variance=False)",
+            },
+        },
+        jax=_OWN,
+    ),
     "rmsnorm_eps": Kind(
         what="every RMSNorm's eps, or small constant added to a mean of squares, is value",
         reach="model",
@@ -141,7 +160,11 @@ OF_MODELS = {
                 2: "F.pad(x, (1, 0, 1, 0)) and padding=0",
                 0: "padding as it is",
             },
-            _JAX: {1: 'padding="SAME"', 2: 'padding="SAME_LOWER"', 0: "padding=((p, p), (p, p))"},
+            _JAX: {
+                1: 'padding="SAME", which may be asymmetric, (0, 1) at stride 2 of an even size',
+                2: 'padding="SAME_LOWER"',
+                0: "padding={was}",
+            },
         },
         jax=_OWN,
     ),
@@ -149,7 +172,7 @@ OF_MODELS = {
         what="constants that multiply tensors are rounded to bfloat16 (1)",
         reach="model",
         shows="act",
-        signature="one ratio for all tensors",
+        signature="one ratio for all elements",
         values=(1, 0),
         number=bool,
         mend={

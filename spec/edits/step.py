@@ -45,6 +45,8 @@ class Constants:
     loss_scale: float = 1.0
     grad_scale: float = 1.0
     """Factor on gradients alone."""
+    excess_precision: bool = False
+    """Whether compilers may leave out roundings that are written."""
     loss_mean: bool = False
     """Whether micro-batches count alike, instead of by their tokens."""
 

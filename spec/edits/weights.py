@@ -38,6 +38,8 @@ def moved(
             phase, _, name = key.partition("/")
             if phase in _MOVED:
                 result[key] = _moved(edit, name, array, back)
+            elif phase == "act" and back:
+                result[key] = _output(edit, name.partition("#")[0], array)
     return result
 
 
@@ -64,6 +66,14 @@ def _moved(edit: Edit, name: str, array: np.ndarray, back: bool) -> np.ndarray:
     if back:
         order = np.argsort(order)
     return np.ascontiguousarray(array[order])
+
+
+def _output(edit: Edit, path: str, array: np.ndarray) -> np.ndarray:
+    """The output of a projection whose rows were moved, its last axis in canonical order again."""
+    last = path.rpartition(".")[2]
+    if edit.name == "transpose" or not fits(edit, last, array.shape[-1:]):
+        return array
+    return np.ascontiguousarray(array[..., np.argsort(_order(edit, last, array.shape[-1]))])
 
 
 def _order(edit: Edit, name: str, rows: int) -> np.ndarray:

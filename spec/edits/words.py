@@ -26,7 +26,8 @@ def show(edit: Edit) -> str:
 
 def tell(edit: Edit) -> str:
     """What the edited side does, in words, with the edit's value."""
-    return re.sub(r"\bvalue\b", f"{edit.value:g}", CATALOGUE[edit.name].what)
+    words = CATALOGUE[edit.name].what.replace("|value|", f"{abs(edit.value):g}")
+    return re.sub(r"\bvalue\b", f"{edit.value:g}", words)
 
 
 def parse(text: str) -> Edit:

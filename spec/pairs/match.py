@@ -1,7 +1,9 @@
 """Match: how two models' tensors correspond, how that was found. A side writes it, the referee reads it."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from spec.description import Described, Description
 from spec.mapping.links import Link
 
 
@@ -16,6 +18,10 @@ class Match:
     unmatched_torch: tuple[str, ...] = ()
     """Path and shape of tensors without a counterpart. A constant that no step changes needs none."""
     unmatched_jax: tuple[str, ...] = ()
+    ties: tuple[str, ...] = ()
+    """Where one side alone ties what the other holds apart: which, and how their gradients relate."""
+    trained_alone: tuple[str, ...] = ()
+    """Of those, parameters that the other side holds as a buffer, in words."""
     tried: int = 0
     """Candidates whose loss and gradients were computed."""
     settled: tuple[str, ...] = ()
@@ -30,3 +36,17 @@ class Match:
     zero_gradients: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Rows [start, stop) of torch tensors whose exact gradient is zero."""
     reasons: tuple[str, ...] = ()
+
+
+def trained_alone(lost: Iterable[Described], side: str, other: Description) -> Iterator[str]:
+    """Says of parameters without a counterpart which buffer of the other side they are."""
+    for tensor in lost:
+        found = [buffer for buffer in other.buffers if buffer.shape == tensor.shape and not buffer.changes]
+        same = [buffer for buffer in found if buffer.path.split(".")[-1] == tensor.path.split(".")[-1]]
+        if buffers := same or found:
+            mend = f"make it no parameter in {side}, or use {_STOPPED[side]}"
+            where = f"in {other.side} it is the buffer {buffers[0].path}, which has no gradient"
+            yield f"{tensor.path} is trainable only in {side}: {where}; {mend}"
+
+
+_STOPPED = {"jax": "lax.stop_gradient", "torch": "detach()"}

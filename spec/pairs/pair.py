@@ -11,7 +11,7 @@ from spec.run import AdamW
 from spec.schedule import Schedule
 
 FILE = "pair.py"
-INITS = ("torch", "jax", "spec")
+INITS = ("torch", "jax", "spec", "own")
 _HIDDEN = ("torch", "jax", "flax", "optax", "numpy", "spec", "parity")
 
 
@@ -30,7 +30,8 @@ class Pair:
     precision: str = "strict"
     """f64, strict, tf32 or bf16."""
     init: str = "torch"
-    """Whose first values both sides take: `torch` or `jax`; `spec` draws them anew, of torch's spread."""
+    """Whose first values both sides take: `torch` or `jax`; `spec` draws them anew, of torch's spread.
+    `own` lets each side begin with what it built, and is refused unless that is the same to the bit."""
     seed: int = 0
     """Seeds torch's generator before `build`, and what `spec` draws."""
     devices: int = 1
@@ -41,7 +42,7 @@ class Pair:
         find_profile(self.precision)
         if self.init not in INITS:
             raise RuleError(
-                "First values come from a side or from spec.",
+                "First values come from a side, from spec, or from each side its own.",
                 f"init {self.init!r}",
                 f"take one of {', '.join(INITS)}",
             )

@@ -46,7 +46,9 @@ def zero_rows(one: Tensors, other: Tensors) -> dict[str, tuple[int, int]]:
     """Rows [start, stop) of each tensor whose exact gradient is zero, by what rounding left of it on both
     sides; a tensor is left out where none is, or where they are not neighbours.
 
-    Rows that nothing reads, as of tokens that do not occur, are zero to the bit and need no mention.
+    Rows that nothing reads, as of tokens that do not occur, are zero to the bit and need no mention. But
+    where rounding shows in some rows and no row is more than that, the whole tensor is meant: a unit may be
+    dead on so few rows of a batch.
     """
     size, found = max(whole_rms(one), whole_rms(other)), {}
     for name, array in one.items():
@@ -55,7 +57,9 @@ def zero_rows(one: Tensors, other: Tensors) -> dict[str, tuple[int, int]]:
         a_N, b_N = _largest(array), _largest(other[name])
         zero_N = (np.minimum(a_N, b_N) < _ZERO * size) & (np.maximum(a_N, b_N) < _NEARLY * size)
         noisy = np.flatnonzero(zero_N & (np.maximum(a_N, b_N) > 0))
-        if noisy.size and zero_N[noisy[0] : noisy[-1] + 1].all():
+        if noisy.size and zero_N.all():
+            found[name] = 0, len(array)
+        elif noisy.size and zero_N[noisy[0] : noisy[-1] + 1].all():
             found[name] = int(noisy[0]), int(noisy[-1]) + 1
     return found
 

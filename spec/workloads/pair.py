@@ -26,11 +26,14 @@ class PairFiles:
     """The torch side's file; it has `build()` and `loss(model, batch)`."""
     jax: str
     init: str = "torch"
-    """Whose first values both sides take: `torch`, `jax`, or `spec`."""
+    """Whose first values both sides take: `torch`, `jax`, `spec`, or `own`, which must be equal."""
     links: tuple[Link, ...] = ()
     """How the tensors correspond, the user's own entries to begin with; all of them once it is settled."""
     described: str | None = None
     """Folder in which the torch side described itself, for the JAX side to be matched with."""
+    computes: str = "float32"
+    """What the run that is asked about computes in. A default that hangs on the dtype, as the eps of torch's
+    RMSNorm does, is that dtype's in the float64 passes about the run too."""
     initial: str | None = None
     """File of first values, `param/NAME` and `buffer/NAME`, for all runs."""
 

@@ -22,7 +22,14 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 NEEDS_GPU = "# needs a GPU"
-LONG = ("parity bench", "parity explain", "parity init-pair", "planted_mistake", "--handoff")
+LONG = (
+    "parity bench",
+    "parity equivalence",
+    "parity explain",
+    "parity init-pair",
+    "planted_mistake",
+    "--handoff",
+)
 BLOCK = re.compile(r"^```(sh|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 

@@ -55,6 +55,24 @@ def test_collectives_are_read_with_their_place() -> None:
     ]
 
 
+def test_a_program_is_the_same_wherever_it_is_called_from() -> None:
+    def compiled() -> str:
+        text = jax.jit(lambda x: jnp.tanh(x @ x).sum()).lower(jnp.ones((8, 8))).compile().as_text()
+        assert text is not None
+        return text
+
+    one, other = (
+        compiled(),
+        # On a line of its own: this is what differs.
+        compiled(),
+    )
+    assert one != other
+    bare = hlo.without_places(one)
+    assert bare == hlo.without_places(other)
+    assert "metadata" not in bare and "StackFrames" not in bare and "tanh(" in bare
+    assert hlo.without_places(PROGRAM) == PROGRAM
+
+
 def test_the_text_is_still_written_so() -> None:
     """What this version of XLA really prints for a loop and for donated arguments."""
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jax_impl.__main__ import main
-from spec import codec, record
+from spec import codec, record, trace
 from spec.data.batches import batch_digest, open_source, write_batches
 from spec.data.folder import batch_file
 from spec.edits import Edit
@@ -163,6 +163,19 @@ def test_a_mode_without_one_launch_writes_no_launch_samples(tmp_path) -> None:
     kinds = [sample["kind"] for sample in record.read_lines(tmp_path / "time" / "windows.jsonl")]
     assert kinds == ["start", "window", "dispatch", "memory"]
     assert "many calls" in manifest_of(tmp_path / "time")["reasons"]["launch_us"]
+
+
+@pytest.mark.parametrize("mode", ["jit", "jit:k2"])
+def test_a_traced_pass_does_what_a_timed_one_does(tmp_path, mode) -> None:
+    timing = Timing(warmup_steps=4, windows=2, steps_per_window=4, calls=2, traced_steps=6)
+    asked = [
+        job(tmp_path / purpose, purpose, problem=mlp_problem(), mode=mode, timing=timing)
+        for purpose in ("time", "trace")
+    ]
+    assert work(*asked) == 0
+    found = trace.read(tmp_path / "trace")
+    assert found.program == trace.program_of(tmp_path / "time")
+    assert [step.number for step in found.steps] == ([4, 5, 6, 7, 8, 9] if mode == "jit" else [4, 6, 8])
 
 
 def test_written_batches_are_read_instead(tmp_path) -> None:

@@ -31,7 +31,12 @@ def test_a_run_of_equal_sides(fake_parity: Parity, tmp_path: Path) -> None:
     done = fake_parity("run tiny --steps 4")
     lines = done.stdout.splitlines()
     assert re.match(r"SAME  loss max rel 0\.0e\+00 \(tol \S+\)   speed: ", lines[0])
-    assert lines[-2:] == [f"run: {last_run(tmp_path)}", f"result: {last_run(tmp_path)}/result.json"]
+    folder = last_run(tmp_path)
+    assert lines[-3:] == [
+        f"run: {folder}",
+        f"result: {folder}/result.json",
+        f"report: {folder}/report.html",
+    ]
     assert "\x1b" not in done.stdout + done.stderr
     content = read(last_run(tmp_path))
     assert (content["verdict"], content["exit_code"]) == ("SAME", 0)

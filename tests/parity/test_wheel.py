@@ -41,6 +41,7 @@ def test_an_installed_wheel_writes_and_runs_a_pair(tmp_path: Path) -> None:
     run([*parity, "init-pair", "mine"], user, **variables)
     done = run([*parity, "run", "mine", "--steps", "2", "--no-time"], user, **variables)
     assert done.stdout.startswith("SAME")
+    assert len(list(user.glob("runs/*/report.html"))) == 1, "the page's template and style are in the wheel"
     (user / "test_mine.py").write_text("def test_mine(parity):\n    parity.assert_same('mine', steps=2)\n")
     # The entry point alone loads the plugin.
     found = run([sys.executable, "-m", "pytest", "--fixtures", "-q"], user, **variables).stdout

@@ -63,6 +63,17 @@ def test_halves_of_a_head_become_neighbours() -> None:
     assert edited.tolist() == [0, 2, 1, 3, 10, 12, 11, 13]
 
 
+def test_outputs_of_moved_rows_are_told_in_their_own_order() -> None:
+    edits, inputs = [parse("rope_layout=4")], np.arange(10.0).reshape(2, 5)
+    given = {"param/a.q_proj.weight": np.random.default_rng(0).normal(size=(8, 5))}
+    held = moved(edits, given)
+    acts = {f"act/{name}": inputs @ held["param/a.q_proj.weight"].T for name in ("a.q_proj", "a.q_proj#2")}
+    back = moved(edits, acts | {"act/a": acts["act/a.q_proj"]}, back=True)
+    meant = inputs @ given["param/a.q_proj.weight"].T
+    assert np.array_equal(back["act/a.q_proj"], meant) and np.array_equal(back["act/a.q_proj#2"], meant)
+    assert back["act/a"] is acts["act/a.q_proj"]
+
+
 def test_labels_shift_and_the_rest_stays() -> None:
     rows = {"tokens": np.array([[1, 2, 3]], np.int32), "labels": np.array([[2, 3, 4]], np.int32)}
     edited = edited_rows([parse("label_shift=1")], rows, "gpt")

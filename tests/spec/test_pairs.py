@@ -111,6 +111,8 @@ def test_rows_whose_exact_gradient_is_zero_are_found() -> None:
     unread[2:4] = 0
     big = {"big": gradient}
     assert zero_rows({"w": noise, **big}, {"w": noise * 1.5, **big}) == {"w": (2, 4)}
+    dead = np.where(np.arange(len(noise))[:, None] % 2, 1e-17, 0.0) * np.ones_like(noise)
+    assert zero_rows({"w": dead, **big}, {"w": dead * 1.5, **big}) == {"w": (0, len(noise))}
     assert zero_rows({"w": unread, **big}, {"w": unread, **big}) == {}
     # Zero on one side only is a difference, not a rounding.
     assert zero_rows({"w": noise, **big}, {"w": gradient, **big}) == {}

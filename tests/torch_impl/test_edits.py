@@ -19,6 +19,11 @@ WEIGHT = torch.linspace(-1, 1, 4 * 3 * 3 * 3, dtype=torch.float64).reshape(4, 3,
 MASK = torch.arange(8) > 5
 
 
+def _fast(x: Tensor, eps: float) -> Tensor:
+    variance = (x * x).mean(-1, keepdim=True) - x.mean(-1, keepdim=True) ** 2
+    return (x - x.mean(-1, keepdim=True)) / torch.sqrt(variance.clamp(min=0) + eps)
+
+
 def _theta(x: Tensor, theta: float) -> Tensor:
     return torch.cos(x * theta ** (-torch.arange(8, dtype=x.dtype) / 8))
 
@@ -52,6 +57,27 @@ CASES: list[tuple[str, Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]] 
 
 def _loss(function: Callable[[Tensor], Tensor]) -> Side:
     return Side(build=nn.Identity, loss=lambda model, batch: (function(batch["x"]), torch.ones(())))
+
+
+def test_a_replaced_norm_keeps_an_edited_eps_whichever_was_asked_for_first() -> None:
+    x, meant = {"x": 1e-3 * X}, _fast(1e-3 * X, 1e-3)
+    edits = [parse("layernorm_fast_variance=1"), parse("layernorm_eps=1e-3")]
+    for order in (edits, edits[::-1]):
+        seen: dict[str, list[str]] = {}
+        found, _ = edited(_loss(lambda x: F.layer_norm(x, (8,))), order, seen).loss(nn.Identity(), x)
+        torch.testing.assert_close(found, meant, rtol=1e-9, atol=1e-12)
+        assert seen == {"layernorm_eps": ["1e-05"], "layernorm_fast_variance": ["0"]}
+
+
+def test_the_fast_variance_is_what_flax_has_where_means_are_large() -> None:
+    """Rows around 4096 of width 8: all sums are exact in float64, so only the formula is seen."""
+    x = (4096 + 0.02 * X.flip(1)).float().double()
+    found, _ = edited(_loss(lambda x: F.layer_norm(x, (8,))), [parse("layernorm_fast_variance=1")], {}).loss(
+        nn.Identity(), {"x": x}
+    )
+    apart = (found - F.layer_norm(x, (8,))).abs().max()
+    torch.testing.assert_close(found, _fast(x, 1e-5), rtol=1e-12, atol=1e-12)
+    assert apart > 1e-8
 
 
 @pytest.mark.parametrize(("text", "written", "meant"), CASES)

@@ -4,6 +4,8 @@
 graph.
 """
 
+import hashlib
+import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -39,6 +41,11 @@ class GraphView:
     def by_kind(self) -> dict[str, int]:
         """Number of nodes of each kind."""
         return dict(Counter(node.kind for node in self.nodes))
+
+    def sha256(self) -> str:
+        """Hash of what the graph runs, in which order: one that another process captured can be the same."""
+        content = [[[node.kind, node.name] for node in self.nodes], sorted(map(list, self.edges))]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
     @property
     def collectives(self) -> list[int]:

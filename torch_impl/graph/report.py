@@ -21,6 +21,7 @@ def describe(step: WholeStep) -> dict[str, Any]:
     warm_up_s = step.counts.warm_up_s - step.counts.first_run_s
     return {
         "graphs": [_describe_shape(shape) for shape in step.shapes],
+        "program_sha256": [shape.view.sha256() for shape in step.shapes if shape.view is not None],
         "pool_bytes": pool_bytes(step.pool),
         "driver_bytes": sum(s.executable.driver_bytes for s in step.shapes if s.executable),
         "ledger": {"pointers": len(step.ledger.entries), "bytes": step.ledger.num_bytes()},

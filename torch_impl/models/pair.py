@@ -4,11 +4,16 @@ Floating-point arrays of a batch come in the compute dtype of the precision prof
 Must not: change what the user's code computes. Counterpart: `jax_impl/models/pair.py`.
 """
 
+import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
+from spec.description import DRAWS
 from spec.errors import RuleError
 from spec.own_optimizer import OwnOptimizer
 from spec.pairs import user_code
@@ -27,6 +32,8 @@ def load_side(files: PairFiles, problem: Problem) -> Side:
     is_own = isinstance(problem.optimizer, OwnOptimizer)
     module = user_code.load(path, ["build", "loss", *(["optimizer"] if is_own else [])])
     compute = getattr(torch, problem.profile.compute)
+    other = files.computes != problem.profile.compute
+    defaults = _Defaults(getattr(torch, files.computes)) if other else contextlib.nullcontext()
 
     def build() -> nn.Module:
         torch.manual_seed(problem.seed_weights)
@@ -40,9 +47,27 @@ def load_side(files: PairFiles, problem: Problem) -> Side:
             name: values.to(compute) if values.is_floating_point() else values
             for name, values in batch.items()
         }
-        return _sum_and_count(module.loss(model, rounded), path)
+        with defaults:
+            return _sum_and_count(module.loss(model, rounded), path)
 
     return Side(build, loss, module.optimizer if is_own else None)
+
+
+class _Defaults(TorchFunctionMode):
+    """Gives defaults that hang on the dtype as they are in the run's own, whatever is computed in."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self._eps = torch.finfo(dtype).eps
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """The call; an RMSNorm without an eps with that of the run's dtype."""
+        kwargs = dict(kwargs or {})
+        if func is F.rms_norm and (args[3] if len(args) > 3 else kwargs.get("eps")) is None:
+            args, kwargs = args[:3], kwargs | {"eps": self._eps}
+        return func(*args, **kwargs)
 
 
 def _check(model: Any, path: str) -> None:
@@ -53,7 +78,7 @@ def _check(model: Any, path: str) -> None:
     for name, part in model.named_modules():
         if isinstance(part, nn.modules.dropout._DropoutNd) and part.p > 0:
             raise RuleError(
-                "A compared model draws no random numbers: the frameworks' generators differ.",
+                DRAWS,
                 f"{path}: {name} is {type(part).__name__}(p={part.p})",
                 "build it with p=0",
             )

@@ -48,10 +48,13 @@ UNDONE = {
 # A mask of -10000 is as good as one of -1e9.
 UNDONE |= {"conv_padding=1": "conv_padding=2", "mask_value=-10": "mask_value=-10000"}
 NOT_IN_THE_KITCHEN = {"batchnorm_eps", "batchnorm_momentum", "batchnorm_biased", "qkv_split"}
+# Seen where means are large, which they are not there: tests/corpus has such a pair.
+NOT_IN_THE_KITCHEN |= {"layernorm_fast_variance"}
+NOTHING_TO_COMPILE = {"excess_precision"}
 
 
 def test_none_is_forgotten() -> None:
-    kinds = {parse(text).name for text in UNDONE} | NOT_IN_THE_KITCHEN
+    kinds = {parse(text).name for text in UNDONE} | NOT_IN_THE_KITCHEN | NOTHING_TO_COMPILE
     assert kinds == {name for name, kind in CATALOGUE.items() if kind.reach != "refused"}
 
 
@@ -75,6 +78,8 @@ def test_a_planted_edit_is_found_and_confirmed(planting: Planting, planted: str)
             ["layernorm_eps=1e-05", "gelu_erf=0", "clip_eps=0"],
         ),
         (("adam_eps=1e-4", "weight_decay=0.03"), ["adam_eps=1e-08", "weight_decay=0.1"]),
+        # Both meet in the output of the attention, which neither closes alone.
+        (("attention_scale=0.7", "mask_value=-10"), ["attention_scale=1", "mask_value=-10000"]),
     ],
 )
 def test_several_are_peeled_one_by_one(

@@ -28,6 +28,13 @@ def test_a_collective_in_the_line_overlaps_nothing() -> None:
     assert STRAIGHT.is_straight() and not OVERLAPPED.is_straight()
 
 
+def test_a_graph_is_known_again_by_its_nodes_and_edges() -> None:
+    edges = list(reversed(OVERLAPPED.edges))
+    assert GraphView(OVERLAPPED.nodes, edges).sha256() == OVERLAPPED.sha256()
+    assert GraphView(OVERLAPPED.nodes, edges[1:]).sha256() != OVERLAPPED.sha256()
+    assert GraphView([K, K, K], STRAIGHT.edges).sha256() != STRAIGHT.sha256()
+
+
 def test_levels_are_longest_paths() -> None:
     assert OVERLAPPED.levels() == [1, 2, 3, 4, 2, 0]
 

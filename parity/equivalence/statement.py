@@ -1,0 +1,97 @@
+"""What is stated before the first seed runs: the margin, the seeds, and how they will be judged.
+
+A margin or a number of seeds chosen after a look at the losses would prove nothing, so both stand in
+`run.json` from the start, and whoever goes on with a stopped test must state the same. Must not: train.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from parity import folders
+from parity.equivalence.rule import ALPHA, WINDOW
+from parity.judge import gate
+from spec import codec
+from spec.errors import RuleError
+from spec.run import Problem
+
+FEWEST_SEEDS = 10
+_PERCENT = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(?:e([-+]?\d+))?%")
+_KEY = "equivalence"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """The test, before its data."""
+
+    margin: float
+    """Relative: 0.01 for 1%."""
+    seeds: tuple[int, ...]
+    problem: Problem
+    """Of the first seed; of a pair, as `pair.py` describes it."""
+    execution: str
+    """Device, processes and modes."""
+    edits: tuple[str, ...] = ()
+    quantity: str = "loss"
+    window: float = WINDOW
+    alpha: float = ALPHA
+
+    def told(self) -> dict[str, object]:
+        """For `run.json`."""
+        return {_KEY: codec.to_dict(self)}
+
+
+def parse_margin(text: str) -> float:
+    """The margin of `1%`.
+
+    Raises:
+      RuleError: it is no percentage between 0 and 100.
+    """
+    margin = float(text[:-1]) / 100 if _PERCENT.fullmatch(text) else 0.0
+    if not 0 < margin < 1:
+        raise RuleError(
+            "A margin is a percentage of the loss, above 0 and below 100.", f"--margin {text}", "such as 1%"
+        )
+    return margin
+
+
+def check_seeds(count: int) -> None:
+    """Refuses fewer seeds than a test needs.
+
+    Raises:
+      RuleError: there are fewer.
+    """
+    if count < FEWEST_SEEDS:
+        raise RuleError(f"An equivalence test has at least {FEWEST_SEEDS} seeds.", f"--seeds {count}")
+
+
+def read_statement(folder: Path) -> Statement:
+    """What was stated in a run folder.
+
+    Raises:
+      RuleError: it is no folder of an equivalence test.
+    """
+    content = folders.read_json(folder / "run.json")
+    if _KEY not in content:
+        raise RuleError(
+            "An equivalence test goes on with one that was stopped.",
+            f"{folder} is none",
+            "leave --resume out",
+        )
+    return codec.from_dict(Statement, content[_KEY])
+
+
+def refuse_another(stated: Statement, now: Statement, folder: Path) -> None:
+    """Refuses to go on with another test than the one that was stated.
+
+    Raises:
+      RuleError: something differs; both values are named.
+    """
+    before, after = (gate.flat(codec.to_dict(item)) for item in (stated, now))
+    for name in before | after:
+        if before.get(name) != after.get(name):
+            raise RuleError(
+                "A test goes on as it was stated before its first run.",
+                f"{name}: {before.get(name)} in {folder}, now {after.get(name)}",
+                "type the options as they were, or begin a new test without --resume",
+            )

@@ -1,0 +1,93 @@
+"""How the page says things: numbers, nulls and the verdict in a sentence.
+
+Must not: read files, or make markup.
+"""
+
+import re
+from collections.abc import Mapping
+
+from parity.report import rows
+from parity.report.result import Result, Spread
+from spec.measure import FIGURES
+
+EXIT_CODES = {
+    0: "nothing that was asked for failed",
+    1: "the sides differ",
+    2: "the command line, the configuration or the data must be mended",
+    3: "slower than was allowed",
+    4: "the numbers do not decide",
+    5: "the sides were not given the same problem",
+    6: "a side crashed, hung or was ended",
+}
+"""What a script may conclude from each exit code."""
+
+MARKS = {"SAME": "=", "DIFFERENT": "\u2260", "INCONCLUSIVE": "?", "NOT_COMPARABLE": "\u00d7", "FAILED": "!"}
+"""A sign beside each verdict, for who does not see its colour."""
+
+
+def verdict_sentence(result: Result) -> str:
+    """What the run found, in one sentence."""
+    reason = result.reasons[0].rstrip(".") if result.reasons else "no reason was recorded"
+    match result.verdict:
+        case "SAME":
+            return "The sides did the same: everything compared lies within its tolerance."
+        case "DIFFERENT":
+            return f"The sides differ; {reason}."
+        case "INCONCLUSIVE":
+            return f"The numbers do not decide: {reason}."
+        case "NOT_COMPARABLE":
+            return f"Nothing was judged, because the sides were not given the same: {reason}."
+        case "FAILED":
+            return f"The run did not finish: {reason}."
+    if result.command == "bench":
+        return "Step times were measured; parity run judges numbers."
+    return f"Nothing was judged: {result.unmeasured.get('numerics', 'one side ran')}."
+
+
+def other_reasons(result: Result) -> list[str]:
+    """What else is to be said, in the words of the console."""
+    return [note.removeprefix("note: ") for note in rows.notes(result)]
+
+
+def number(value: float | int | None) -> str:
+    """A difference; null means that it is not finite on one side only."""
+    if value is None:
+        return "not finite on one side"
+    return f"{value:.1e}" if value else "0"
+
+
+def figure(name: str, value: float | int | Spread | None) -> str:
+    """A figure of `spec.measure` with its spread; its unit stands in its name."""
+    if isinstance(value, Spread):
+        return f"{amount(value.median)} ({amount(value.p10)} to {amount(value.p90)}, n {value.n})"
+    if value is None:
+        return ""
+    if FIGURES[name].unit == "bytes":
+        return bytes_(value)
+    if name in ("mfu", "device_idle_share"):
+        return f"{value:.1%}"
+    return amount(value)
+
+
+def parts(name: str) -> list[str]:
+    """A long name in pieces, between which a line may break."""
+    return re.findall(r"[^._]+[._]?|[._]", name)
+
+
+def amount(value: float) -> str:
+    """Four significant digits, and no exponent for large values."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def bytes_(value: float) -> str:
+    """Bytes in the unit that leaves few digits."""
+    for unit_name in ("B", "KiB", "MiB"):
+        if abs(value) < 1024:
+            return f"{value:.4g} {unit_name}"
+        value /= 1024
+    return f"{value:.4g} GiB"
+
+
+def reason(reasons: Mapping[str, str], name: str) -> str:
+    """Why a value is null."""
+    return reasons.get(name) or "the side gave no reason"

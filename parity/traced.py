@@ -1,0 +1,60 @@
+"""The traced passes of a command: each contender once more, behind whatever its run folder already has.
+
+Every one is made in processes of its own: one CUPTI sees one step, and what it has seen is not timed again.
+Must not: count; `speed` does.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from parity.passes import Passes
+from parity.plan import Plan
+from parity.progress import Progress
+from parity.session import Held, hold
+from parity.speed import traces
+from parity.turns import Turn
+from spec.errors import RuleError
+from spec.job import Timing
+
+
+def check(traced: bool, timed: bool) -> None:
+    """Refuses a trace whose program could not be compared with a timed one.
+
+    Raises:
+      RuleError: it is asked for without timing.
+    """
+    if traced and not timed:
+        raise RuleError(
+            "A trace is of a step that is timed too: tracing changes what it looks at.",
+            "--trace --no-time",
+            "leave one of them out",
+        )
+
+
+def hold_traces(
+    plan: Plan,
+    folder: Path,
+    contenders: Sequence[tuple[str, str | None]],
+    timing: Timing,
+    held: Sequence[Held],
+    progress: Progress,
+) -> list[Held]:
+    """Traces every contender (side, mode; None is the run's own) and draws what was found; the last one in
+    the answer may have failed.
+
+    Args:
+      timing: of the timed passes, whose steps are made again.
+      held: the launches of those; nothing is traced where one of them failed.
+    """
+    if any(item.ended.how != "done" for item in held):
+        return []
+    passes = Passes(plan, folder, timing, _last_number(folder / "passes"))
+    turns = [Turn(side=side, jobs=(passes.trace(side, mode),)) for side, mode in contenders]
+    found = hold(plan, turns, folder, progress, done=_last_number(folder / "launches"))
+    traces.draw(job for item in found if item.ended.how == "done" for job in item.turn.jobs)
+    return found
+
+
+def _last_number(folder: Path) -> int:
+    """The highest number that a name in a folder begins with; 0 where there is none."""
+    return max((int(path.name.partition("_")[0]) for path in folder.glob("[0-9]*_*")), default=0)

@@ -1,0 +1,13 @@
+"""Two MLP layers, the first values torch's."""
+
+import numpy as np
+
+from spec.pairs import AdamW, Pair, Schedule
+
+pair = Pair(steps=4, optimizer=AdamW(), schedule=Schedule(kind="constant", peak_lr=1e-3))
+
+
+def batches(step: int) -> dict[str, np.ndarray]:
+    """Rows of 12 numbers and targets of 4."""
+    x_BI = np.random.default_rng([2, step]).standard_normal((8, 12), np.float32)
+    return {"x": x_BI, "y": x_BI[:, :4] * x_BI[:, 1:5]}

@@ -1,0 +1,13 @@
+"""Losses cast to bfloat16 and back before they are summed."""
+
+import numpy as np
+
+from spec.pairs import AdamW, Pair, Schedule
+
+pair = Pair(steps=3, optimizer=AdamW(), schedule=Schedule(kind="constant", peak_lr=1e-3))
+
+
+def batches(step: int) -> dict[str, np.ndarray]:
+    """Rows of 16 numbers and targets of 4."""
+    x_BI = np.random.default_rng([14, step]).standard_normal((8, 16), np.float32)
+    return {"x": x_BI, "y": x_BI[:, :4] * x_BI[:, 1:5]}

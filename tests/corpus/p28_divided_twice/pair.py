@@ -1,0 +1,13 @@
+"""An MLP without clipping, so that AdamW forgets the size of gradients."""
+
+import numpy as np
+
+from spec.pairs import AdamW, Pair, Schedule
+
+pair = Pair(steps=4, optimizer=AdamW(max_norm=None), schedule=Schedule(kind="constant", peak_lr=1e-3))
+
+
+def batches(step: int) -> dict[str, np.ndarray]:
+    """Rows of 12 numbers and targets of 4."""
+    x_BI = np.random.default_rng([28, step]).standard_normal((8, 12), np.float32)
+    return {"x": x_BI, "y": x_BI[:, :4] * x_BI[:, 1:5]}

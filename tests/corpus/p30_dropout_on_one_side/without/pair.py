@@ -1,0 +1,15 @@
+"""An MLP whose torch side has dropout with p = 0.0."""
+
+import numpy as np
+
+from spec.pairs import AdamW, Pair, Schedule
+
+pair = Pair(
+    steps=3, optimizer=AdamW(), schedule=Schedule(kind="constant", peak_lr=1e-3), jax="../jax_side.py"
+)
+
+
+def batches(step: int) -> dict[str, np.ndarray]:
+    """Rows of 12 numbers and targets of 4."""
+    x_BI = np.random.default_rng([30, step]).standard_normal((8, 12), np.float32)
+    return {"x": x_BI, "y": x_BI[:, :4] * x_BI[:, 1:5]}

@@ -1,0 +1,31 @@
+"""An MLP that scales its hidden layer where torch.compile traces it."""
+
+import torch
+from torch import Tensor, nn
+
+
+class Model(nn.Module):
+    """Affine, tanh, affine."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.Linear(12, 32)
+        self.down = nn.Linear(32, 4)
+
+    def forward(self, x_BI: Tensor) -> Tensor:
+        """(B, 12) -> (B, 4)."""
+        h_BH = torch.tanh(self.up(x_BI))
+        if torch.compiler.is_compiling():
+            h_BH = h_BH * 1.001
+        return self.down(h_BH)
+
+
+def build() -> nn.Module:
+    """The model."""
+    return Model()
+
+
+def loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, int]:
+    """Sum of the squared errors, and their number."""
+    error_BO = model(batch["x"]) - batch["y"]
+    return error_BO.square().sum(), error_BO.numel()

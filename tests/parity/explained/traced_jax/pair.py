@@ -1,0 +1,13 @@
+"""An MLP whose JAX side computes otherwise when it is traced."""
+
+import numpy as np
+
+from spec.pairs import AdamW, Pair, Schedule
+
+pair = Pair(steps=2, optimizer=AdamW(), schedule=Schedule(kind="constant", peak_lr=1e-3))
+
+
+def batches(step: int) -> dict[str, np.ndarray]:
+    """Rows of 12 numbers and targets of 4."""
+    x_BI = np.random.default_rng([4, step]).standard_normal((8, 12), np.float32)
+    return {"x": x_BI, "y": x_BI[:, :4] * x_BI[:, 1:5]}

@@ -1,0 +1,184 @@
+"""Run folders for the tests of the page, out of passes that `pass_writer` makes; and a reader of pages."""
+
+import dataclasses
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+from parity.judge.align import Measured
+from parity.judge.verdict import EXIT_CODES, judge
+from parity.report.result import (
+    BenchRow,
+    Capture,
+    LaunchRecord,
+    Numerics,
+    Result,
+    RunRef,
+    Seconds,
+    Speed,
+    write,
+)
+from parity.speed import statistics
+from parity.speed.figures import TimePass, side_speed
+from spec import record
+from tests.parity.pass_writer import Content, make_content, small_job, small_spec, write_windows
+
+Change = Callable[[Content], None]
+
+_VOID = {"meta", "link", "br", "wbr"}
+
+
+def save(folder: Path, **changes: Any) -> Path:
+    """A run folder with this result; what is not given says that nothing was done."""
+    ref = RunRef(
+        folder=str(folder),
+        name="tiny",
+        problem_sha256="ab" * 32,
+        precision="strict",
+        device="cpu",
+        world_size=1,
+        modes={"torch": "eager", "jax": "jit"},
+        edits={},
+    )
+    fields: dict[str, Any] = {
+        "schema_version": 1,
+        "command": "run",
+        "verdict": None,
+        "exit_code": 0,
+        "reasons": [],
+        "runs": [ref],
+        "curves": {},
+        "numerics": None,
+        "comparisons": [],
+        "speed": None,
+        "capture": Capture(torch=None, jax=None, reasons={}),
+        "bench": [],
+        "launches": [],
+        "seconds": Seconds(total=1.0, launches=0.9, start_up=0.5, compile=0.1, jobs=0.3, judge=0.1),
+        "unmeasured": {"numerics": "one side runs alone", "speed": "no time pass was asked for"},
+    }
+    record.write_json(folder / "run.json", {"argv": ["run", "tiny"], "environment": {"cpu": {"model": "a"}}})
+    write(Result(**fields | changes), folder / "result.json")
+    return folder
+
+
+def judged(folder: Path, change: Change = lambda _: None, **changes: Any) -> Path:
+    """A run of two sides, the JAX side changed, judged by the table."""
+    numerics = numerics_of(folder, change)
+    return save(
+        folder,
+        verdict=numerics.verdict,
+        exit_code=int(EXIT_CODES[numerics.verdict]),
+        reasons=numerics.reasons,
+        numerics=numerics,
+        comparisons=[numerics],
+        **changes,
+    )
+
+
+def numerics_of(folder: Path, change: Change = lambda _: None) -> Numerics:
+    """The verdict about a clean torch pass and a changed JAX pass of a run folder."""
+    sides = []
+    for number, side in enumerate(("torch", "jax"), start=1):
+        content = make_content(
+            small_job(folder / "passes" / f"{number:03d}_{side}_run", side, small_spec(steps=4))
+        )
+        if side == "jax":
+            change(content)
+        sides.append(Measured(side, content.write()))
+    return judge(*sides)
+
+
+def timed(folder: Path) -> Speed:
+    """Two time passes of each side, and their figures."""
+    passes = {}
+    for side, step_ms in (("torch", 2.0), ("jax", 1.0)):
+        passes[side] = [
+            _time_pass(folder / "passes" / f"{number:03d}_{side}_time", side, step_ms)
+            for number in ((11, 14) if side == "torch" else (12, 13))
+        ]
+    ratio = statistics.ratio([one.step_ms for one in passes["torch"]], [one.step_ms for one in passes["jax"]])
+    assert ratio is not None
+    return Speed(
+        torch=side_speed(passes["torch"]),
+        jax=side_speed(passes["jax"]),
+        ratio=ratio,
+        verdict=statistics.verdict(ratio),
+        rule=statistics.RULE,
+        reasons={},
+    )
+
+
+def _time_pass(folder: Path, side: str, step_ms: float) -> TimePass:
+    job = dataclasses.replace(small_job(folder, side), purpose="time", observe=())
+    make_content(job).write()
+    write_windows(folder, step_ms)
+    return TimePass(folder)
+
+
+def bench_rows(speed: Speed) -> list[BenchRow]:
+    """What a benchmark says of both sides' own modes."""
+    return [
+        BenchRow(side=side, mode=mode, speed=getattr(speed, side), ratio_to_own=None, steps=30)
+        for side, mode in (("torch", "eager"), ("jax", "jit"))
+    ]
+
+
+def failed_launch() -> LaunchRecord:
+    """A launch that crashed, with its last words."""
+    return LaunchRecord(
+        side="jax",
+        ended="crashed",
+        exit_codes=[1],
+        seconds=3.0,
+        passes=["002_jax_run"],
+        log="launches/002_jax.log",
+        job_seconds={},
+        compile_s={},
+        start_up_s=None,
+        message="jax in 002_jax_run crashed, exit codes [1]",
+        log_tail=["out of memory <here>"],
+    )
+
+
+class Page(HTMLParser):
+    """A page taken apart: its elements with their attributes, and the words of every section."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.html = html
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.words: list[str] = []
+        self.sections: list[list[str]] = []
+        self.misfits: list[str] = []
+        self.feed(html)
+        self.close()
+        self.text = " ".join(self.words)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag == "section":
+            self.sections.append([])
+        if tag not in _VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self.open or self.open.pop() != tag:
+            self.misfits.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        if not data.strip() or not {"script", "style"}.isdisjoint(self.open):
+            return
+        self.words.append(re.sub(r"\s+", " ", data.strip()))
+        if "section" in self.open and "h2" not in self.open:
+            self.sections[-1].append(self.words[-1])
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        """The attributes of every element of a kind."""
+        return [attributes for name, attributes in self.elements if name == tag]
