@@ -1,7 +1,7 @@
 """The page's timelines: of every traced pass one step, what the host did above what the devices did.
 
-It is the step of median length. Its picture goes from calling it to calling the next one, or to the end of all
-that was done where there is no next one. Must not: compute figures.
+It is the step of median length. Its picture goes from calling it to calling the next one, or to the end of
+all that was done where there is no next one. Must not: compute figures.
 """
 
 from collections.abc import Iterator, Sequence
