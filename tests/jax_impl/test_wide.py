@@ -1,4 +1,4 @@
-"""A user's file that switches 64 bits off: refused in a float64 run, undone where a narrower run is asked about."""
+"""A file that switches 64 bits off: refused in a float64 run, undone where a narrower run is asked about."""
 
 from collections.abc import Iterator
 from pathlib import Path
