@@ -98,11 +98,7 @@ def settle(plan: Plan, folder: Path, progress: Progress) -> Settled:
     initial = folder / PAIR / INITIAL
     save_tensors(initial, initial_values(plan, init, described, match))
     links = match.links if match else ()
-    return Settled(
-        plan=with_files(plan, links=links, described=None, initial=str(initial)),
-        match=match,
-        sight=tuple(sight.notes(batches)) if match else (),
-    )
+    return Settled(plan=with_files(plan, links=links, described=None, initial=str(initial)), match=match)
 
 
 def _describe_all(plan: Plan, folder: Path, progress: Progress) -> dict[str, Path]:
