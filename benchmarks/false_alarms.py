@@ -33,6 +33,8 @@ from parity.session import Held, hold
 from parity.turns import Turn
 
 TOGETHER = 10
+_TIMEOUT_S = 7200.0
+"""The runs may stand back behind whatever else the machine does."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +112,7 @@ def _begin(number: int, asked: argparse.Namespace, progress: Progress) -> Seed:
         time=False,
         device="cpu",
         out=asked.runs,
+        timeout_s=_TIMEOUT_S,
     )
     folder, settled = begin(make_plan(options), options, [Path(__file__).name], progress)
     return Seed(number=number, plan=settled.plan, folder=folder)

@@ -19,7 +19,7 @@ from parity.report.attribution import Attribution, Edge
 _MOST_STEPS = 64
 """A run is followed so far."""
 _CAPTURED = "inductor", "graph+inductor"
-_NEARER = 2.0
+_NEARER = 1.1
 """Times that a compiled step is nearer to its truth than the written one before it is told."""
 _WIDTH = 36
 _TF32 = (2.0**-13, 2.0**-9)

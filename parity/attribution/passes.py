@@ -71,9 +71,10 @@ class Ways:
         step, profile = self.made.step, self._specs[False].problem.profile
         keep = Keep(steps=(step,), dtype=profile.master)
         self._say(f"torch: the run in float64 up to step {step}, then that step in every mode")
-        self._worker("torch", exact=True).do(
-            replace(self._job("torch", "eager", True), out=str(self._states.parent), keep_states=keep)
-        )
+        run = self._job("torch", "eager", True)
+        own_casts = self._told.pair is not None
+        out = str(self._states.parent)
+        self._worker("torch", exact=True).do(replace(run, out=out, keep_states=keep, promote=own_casts))
         noise = Perturb(reruns=RERUNS, roundoff=profile.unit_roundoff)
         jit = self._jit()
         self._truths("torch", "eager", "eager")

@@ -211,6 +211,12 @@ def mended(edit: Edit, side: str) -> str:
     return f"{line} ({edit.target})" if edit.target else line
 
 
+def _jax_has(one: causes.Confirmed) -> str:
+    """The value beside torch's; empty for an edit that is a form and has no constant of its own."""
+    name, _, value = one.edit.partition("=")
+    return f"; jax has: {value}" if CATALOGUE[name.partition("@")[0]].scale else ""
+
+
 def lines(explanation: causes.Explanation) -> list[str]:
     """What people read: the verdict first."""
     words = {"confirmed": "CONFIRMED", "equal": "NOTHING TO EXPLAIN", "in part": "CONFIRMED IN PART"}
@@ -222,8 +228,7 @@ def lines(explanation: causes.Explanation) -> list[str]:
         for one in step.confirmed:
             found.append(f"   cause: {one.edit}: {one.what}")
             if one.was:
-                value = one.edit.rpartition("=")[2]
-                found.append(f"   torch had: {', '.join(one.was)}; jax has: {value}")
+                found.append(f"   torch had: {', '.join(one.was)}{_jax_has(one)}")
             found += [f"   {side}: {text}" for side, text in one.mend.items()]
         found += [f"   helps here, but not on what was held out: {edit}" for edit in step.refuted]
         nearest = sorted(step.tried, key=lambda one: (-one.closed, one.left))[:3]

@@ -99,7 +99,10 @@ class Search:
             edits = (*edits, step.confirmed[0].edit)
         whole = not (self._seen.left(edits).failing or self._held_out.left(edits).failing)
         for_now = [number for number, step in enumerate(steps) if step.for_now]
-        if for_now and not whole:
+        if for_now and whole:
+            steps = settled(steps)
+            edits = tuple(step.confirmed[0].edit for step in steps)
+        elif for_now:
             edits, steps = edits[: for_now[0]], steps[: for_now[0] + 1]
             steps[-1].confirmed = []
         return Found(edits, steps, self._seen.left(edits), self._held_out.left(edits))
@@ -229,6 +232,24 @@ class Search:
         if not before.failing:
             return False
         return self._forward(before, _judged(one.edit, before, self._held_out.left((*edits, one.edit))))
+
+
+def settled(steps: list[Step]) -> list[Step]:
+    """The steps of a search that closed everything, each constant once: a value that was taken for the time
+    being gives way to the one that was found when nothing else was left."""
+    kept: list[Step] = []
+    for step in steps:
+        edit = step.confirmed[0].edit
+        earlier = [one for one in kept if one.for_now and _about(one.confirmed[0].edit) == _about(edit)]
+        if earlier:
+            earlier[0].confirmed, earlier[0].after = step.confirmed, step.after
+        else:
+            kept.append(step)
+    return kept
+
+
+def _about(edit: Edit) -> tuple[str, str]:
+    return edit.name, edit.target
 
 
 def _candidates(name: str, kind: Kind, parameters: tuple[ParamSpec, ...]) -> Iterator[Edit]:

@@ -13,7 +13,7 @@ import numpy as np
 from parity.cluster import Cluster
 from parity.commands import side_commands
 from parity.launch import SideFailed, launch, raise_told
-from parity.pairs import first_values, read, record, sight
+from parity.pairs import first_values, read, record
 from parity.plan import Plan
 from parity.progress import Progress
 from parity.report.result import PairRecord
@@ -42,8 +42,6 @@ class Settled:
     plan: Plan
     match: Match | None = None
     """None where one side runs alone, and for a preset."""
-    sight: tuple[str, ...] = ()
-    """What its batches cannot show."""
     first_values: tuple[str, ...] = ()
     """How the first values of two sides differ that bring their own."""
 
@@ -59,7 +57,6 @@ class Settled:
         return [
             *(record.notes(self.match) if self.match else ()),
             *((UNCOMPARED, NOT_EDITED) if own else ()),
-            *self.sight,
         ]
 
     @property
@@ -101,11 +98,7 @@ def settle(plan: Plan, folder: Path, progress: Progress) -> Settled:
     initial = folder / PAIR / INITIAL
     save_tensors(initial, initial_values(plan, init, described, match))
     links = match.links if match else ()
-    return Settled(
-        plan=with_files(plan, links=links, described=None, initial=str(initial)),
-        match=match,
-        sight=tuple(sight.notes(batches)) if match else (),
-    )
+    return Settled(plan=with_files(plan, links=links, described=None, initial=str(initial)), match=match)
 
 
 def _describe_all(plan: Plan, folder: Path, progress: Progress) -> dict[str, Path]:

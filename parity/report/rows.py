@@ -33,7 +33,7 @@ _TRACED = (
 
 def headline(result: Result) -> str:
     """The verdict, or the command, and the one number or reason behind it."""
-    if result.equivalence is not None and result.equivalence.outcome is not None:
+    if _tested(result) and result.equivalence is not None:
         return seeds.headline(result.equivalence)
     if result.verdict is None:
         runs = ", ".join(f"{run.name} {run.precision}" for run in result.runs)
@@ -42,6 +42,11 @@ def headline(result: Result) -> str:
     if result.verdict == "SAME" and numerics is not None and numerics.loss is not None:
         return f"SAME  loss max rel {_number(numerics.loss.max_rel)} (tol {numerics.loss.tolerance:.0e})"
     return f"{result.verdict}  {result.reasons[0] if result.reasons else ''}".rstrip()
+
+
+def _tested(result: Result) -> bool:
+    """Whether an equivalence test has an outcome: that stands in the headline, before any reason."""
+    return result.equivalence is not None and result.equivalence.outcome is not None
 
 
 def speed_phrase(result: Result) -> str:
@@ -207,7 +212,7 @@ def _number(value: float | None) -> str:
 
 def notes(result: Result) -> Iterator[str]:
     """Reasons beyond the one in the headline, and edits, which explain a difference before anything else."""
-    in_headline = result.verdict is not None and result.verdict != "SAME"
+    in_headline = result.verdict not in (None, "SAME") and not _tested(result)
     yield from (f"note: {reason}" for reason in result.reasons[1 if in_headline else 0 :])
     if result.verdict == "SAME" and result.numerics is not None and result.numerics.would_not_see:
         yield f"would not see mistakes in: {', '.join(result.numerics.would_not_see)}"

@@ -106,10 +106,16 @@ def write(job: Job, found: Found | None, rank: int) -> None:
     """Writes the trace of a rank, the pass being finished: manifest and digest are read.
 
     Raises:
-      TraceFailed: no kernel was seen on a GPU.
+      TraceFailed: steps are missing, or no kernel was seen on a GPU.
     """
     if found is None:
         return
+    if len(found.steps) < 2:
+        raise TraceFailed(
+            "Every traced step is marked.",
+            f"{found.instrument} has {len(found.steps)} of {job.timing.traced_steps}",
+            "trace again",
+        )
     folder, device = Path(job.out), job.spec.execution.device
     if device == "cuda" and not any(span.kind == "kernel" for span in found.device):
         raise TraceFailed(
@@ -117,7 +123,7 @@ def write(job: Job, found: Found | None, rank: int) -> None:
             f"{found.instrument} saw {len(found.host)} calls and {len(found.device)} device spans, no kernel",
             "another profiler may hold the device (nsys, DCGM); run without --trace meanwhile",
         )
-    origin = min((step.begin_us for step in found.steps), default=0.0)
+    origin = found.steps[0].begin_us
     made = Trace(
         steps=tuple(
             TracedStep(step.number, step.begin_us - origin, step.end_us - origin) for step in found.steps

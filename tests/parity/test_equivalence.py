@@ -14,7 +14,10 @@ from parity.equivalence import rule, statement
 from parity.equivalence.beta import incomplete_beta, proportion_bounds, student_cdf, student_quantile
 from parity.equivalence.conclusion import conclude
 from parity.equivalence.statement import Statement
+from parity.report import console
 from parity.report import seeds as lines
+from parity.report.equivalence import Equivalence
+from parity.report.result import Result, Seconds
 from spec import record
 from spec.errors import RuleError
 from tests.parity.conftest import command, environ
@@ -126,6 +129,30 @@ def test_written_seeds_are_concluded(tmp_path: Path) -> None:
         assert len(lines.table(found)[1]) == len(found.seeds) == 10
         assert bool(found.notes) == (outcome == "INCONCLUSIVE")
     assert found.seeds_needed is not None and found.seeds_needed > 10
+    printed = console.text(record_of(found))
+    assert printed.startswith("INCONCLUSIVE  loss, torch - jax: ")
+    assert f"note: about {found.seeds_needed} seeds would decide" in printed
+
+
+def record_of(found: Equivalence) -> Result:
+    return Result(
+        schema_version=1,
+        command="equivalence",
+        verdict="INCONCLUSIVE",
+        exit_code=4,
+        reasons=found.notes,
+        runs=[],
+        curves={},
+        numerics=None,
+        comparisons=[],
+        speed=None,
+        capture=None,
+        bench=[],
+        launches=[],
+        seconds=Seconds(total=0.0, launches=0.0, start_up=0.0, compile=0.0, jobs=0.0, judge=0.0),
+        unmeasured={},
+        equivalence=found,
+    )
 
 
 def test_a_lost_loss_decides_nothing_and_is_named(tmp_path: Path) -> None:

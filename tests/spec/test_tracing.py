@@ -1,5 +1,6 @@
 """What was traced becomes a file on a clock of its own; a trace that saw no kernel on a GPU is a failure."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,11 @@ def test_no_kernel_on_a_gpu_is_a_failure_and_no_zero(tmp_path: Path) -> None:
         write(a_job(finished(tmp_path)), seen, rank=0)
     assert raised.value.code == ExitCode.CRASHED
     assert not (tmp_path / trace.FILE).exists()
+
+
+def test_lost_marks_are_a_failure(tmp_path: Path) -> None:
+    with pytest.raises(TraceFailed, match="0 of 10"):
+        write(a_job(finished(tmp_path)), dataclasses.replace(FOUND, steps=()), rank=0)
 
 
 def test_a_cpu_has_no_kernels_to_miss(tmp_path: Path) -> None:

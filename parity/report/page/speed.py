@@ -6,6 +6,9 @@ Must not: compute statistics; they are the result's.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
+
+import msgspec
 
 from parity.report.charts import samples as chart
 from parity.report.page import words
@@ -25,6 +28,12 @@ class Contender:
     mode: str
     speed: SideSpeed
     compared: str
+
+    @property
+    def traced(self) -> Any:
+        """What is known of its trace; None where there is none."""
+        return msgspec.to_builtins(self.speed.trace)
+
     """Its time relative to another's; empty where nothing is said of it."""
 
 

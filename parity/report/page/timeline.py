@@ -1,19 +1,20 @@
 """The page's timelines: of every traced pass one step, what the host did above what the devices did.
 
-A step's picture goes from calling it to calling the next one; of the last step, to the end of all that it
-caused. Must not: compute figures.
+It is the step of median length. Its picture goes from calling it to calling the next one, or to the end of
+all that was done where there is no next one. Must not: compute figures.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from parity.report.charts import timeline as chart
 from parity.report.charts.timeline import Lane, Span
 from parity.report.page.folder import Pass, RunFolder
 from parity.report.page.picture import Picture, both
-from spec.trace import DeviceSpan, HostSpan, Trace
+from spec.trace import DeviceSpan, HostSpan, Trace, TracedStep
 
 _DETAIL_SPANS = 24
 """Device spans that the detail of the busiest side shows."""
@@ -79,6 +80,11 @@ class Section:
     timelines: list[Timeline]
     why_not: str
 
+    @property
+    def has_device(self) -> bool:
+        """Whether a device was seen at work."""
+        return any(lane.is_device for one in self.timelines for lane in one.step.lanes)
+
 
 def section(folder: RunFolder) -> Section:
     """All timelines on one scale; a reason where nothing was traced."""
@@ -93,7 +99,7 @@ def section(folder: RunFolder) -> Section:
 
 
 def _step(one: Pass, trace: Trace) -> Step:
-    index = len(trace.steps) // 2
+    index = _typical(trace.steps)
     step = trace.steps[index]
     begin = step.begin_us
     if index + 1 < len(trace.steps):
@@ -112,6 +118,15 @@ def _step(one: Pass, trace: Trace) -> Step:
         device_name=trace.device_name,
         instrument=trace.instrument if trace.reason is None else f"{trace.instrument} ({trace.reason})",
     )
+
+
+def _typical(steps: Sequence[TracedStep]) -> int:
+    """The step of median length, from its call to the next one; the first is left out, as in the figures."""
+    begins = [step.begin_us for step in steps]
+    lengths = [late - early for early, late in pairwise(begins)]
+    known = range(1 if len(lengths) > 1 else 0, len(lengths))
+    order = sorted(known, key=lambda index: lengths[index])
+    return order[len(order) // 2] if order else 0
 
 
 def _host_lanes(spans: Sequence[HostSpan], begin: float, end: float) -> Iterator[Lane]:
@@ -173,8 +188,9 @@ def _window_us(step: Step) -> float:
 
 
 def _timeline(step: Step, scale: float, width: float) -> Timeline:
-    launches = [span.begin_us for lane in step.lanes if lane.kind == "launch" for span in lane.spans]
-    begin = max(0.0, min(launches, default=0.0) - width * 0.02)
+    launching = [lane for lane in step.lanes if lane.kind == "launch"] or step.lanes
+    begins = [span.begin_us for lane in launching for span in lane.spans]
+    begin = max(0.0, min(begins, default=0.0) - width * 0.02)
     window = (begin, begin + width)
     name = f"Step {step.number} of {step.label}"
     overview = partial(_overview, step=step, scale=scale, window=window, title=f"{name}, the whole step")

@@ -56,8 +56,10 @@ def number(value: float | int | None) -> str:
     return f"{value:.1e}" if value else "0"
 
 
-def figure(name: str, value: float | int | Spread | None) -> str:
-    """A figure of `spec.measure` with its spread; its unit stands in its name."""
+def figure(name: str, value: float | int | Spread | Mapping[str, float] | None) -> str:
+    """A figure of `spec.measure` with its spread, or in its parts; its unit stands in its name."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{part} {amount(one)}" for part, one in value.items())
     if isinstance(value, Spread):
         return f"{amount(value.median)} ({amount(value.p10)} to {amount(value.p90)}, n {value.n})"
     if value is None:

@@ -8,7 +8,7 @@ from flax import nnx
 def build() -> nnx.Module:
     """Affine, tanh, affine."""
     rngs = nnx.Rngs(0)
-    return nnx.Sequential(nnx.Linear(16, 32, rngs=rngs), jnp.tanh, nnx.Linear(32, 4, rngs=rngs))
+    return nnx.Sequential(nnx.Linear(16, 32, rngs=rngs), jnp.tanh, nnx.Linear(32, 64, rngs=rngs))
 
 
 def loss(model: nnx.Module, batch: dict[str, jax.Array]) -> tuple[jax.Array, int]:

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 def build() -> nn.Module:
     """Affine, tanh, affine."""
-    return nn.Sequential(nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 4))
+    return nn.Sequential(nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 64))
 
 
 def loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, int]:
