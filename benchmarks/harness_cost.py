@@ -91,7 +91,10 @@ def _in_process(options: argparse.Namespace, side: str) -> list[float]:
     words = [option for option in sys.argv[1:] if option]
     argv = [sys.executable, str(Path(__file__).resolve()), *words, "--plain", side]
     environ = os.environ | side_environ(options.device, 1)
-    done = subprocess.run(argv, env=environ, capture_output=True, text=True, check=True)
+    # A session of its own, as the referee gives a side: a busy Linux shares its cores among sessions.
+    done = subprocess.run(
+        argv, env=environ, capture_output=True, text=True, check=True, start_new_session=True
+    )
     return json.loads(done.stdout.splitlines()[-1])
 
 
