@@ -50,5 +50,5 @@ def _picture(found: Equivalence) -> Picture | None:
     return both(
         draw,
         f"Each mark is one seed. The bar is the {100 * (1 - 2 * found.alpha):.0f} % interval of their mean, "
-        "the stroke the mean; the sides are equivalent where the whole bar lies between the two dashed lines.",
+        "the stroke the mean; the sides are equivalent where the whole bar lies between the dashed lines.",
     )

@@ -101,4 +101,4 @@ def bytes_(value: float) -> str:
 
 def reason(reasons: Mapping[str, str], name: str) -> str:
     """Why a value is null."""
-    return reasons.get(name) or "the side gave no reason"
+    return reasons.get(name) or "no reason was recorded"
