@@ -44,19 +44,19 @@ def main() -> int:
 
 
 def _run(case: Case, out: Path, again: bool) -> None:
-    """Runs what is not kept yet; a case's file is written over once all of it is run again."""
+    """Runs what is not kept yet, and writes the case's file after each variant."""
     path = out / f"{case.folder.name}.jsonl"
-    kept = {} if again else _lines(path)
-    lines = []
+    lines = {} if again else _lines(path)
     for variant in case.variants:
-        if variant.name in kept and (judged := _judged(kept[variant.name], case, variant)):
-            lines.append(json.dumps(judged))
-            continue
-        found: Found = run(case, variant)
-        lines.append(as_json(found))
-        words = "; ".join(found.wrong) or "as expected"
-        print(f"{case.id} {variant.name}: {words} ({found.seconds:.0f} s)", file=sys.stderr, flush=True)
-        path.write_text("\n".join(lines) + "\n", "ascii")
+        if variant.name in lines and (judged := _judged(lines[variant.name], case, variant)):
+            lines[variant.name] = judged
+        else:
+            found: Found = run(case, variant)
+            lines[variant.name] = json.loads(as_json(found))
+            words = "; ".join(found.wrong) or "as expected"
+            print(f"{case.id} {variant.name}: {words} ({found.seconds:.0f} s)", file=sys.stderr, flush=True)
+        kept = [json.dumps(lines[one.name]) for one in case.variants if one.name in lines]
+        path.write_text("\n".join(kept) + "\n", "ascii")
 
 
 def _judged(finding: dict[str, Any], case: Case, variant: Variant) -> dict[str, Any] | None:
