@@ -50,6 +50,12 @@ def power(options: Options) -> ExitCode:
     began, progress = time.monotonic(), Progress()
     deliver.check_target(options.json)
     told = Told.read(folders.find(options.run, Path(options.out)))
+    if told.own_optimizers:
+        raise RuleError(
+            "Mistakes are made where the optimizer is the built-in AdamW.",
+            f"{told.folder}: an optimizer of one's own",
+            "take AdamW in pair.py",
+        )
     _verdict_of(told, told.torch)
     out = folders.create_part(told.folder / "power")
     mistakes = list(catalogue_of(told.spec.problem))

@@ -39,7 +39,7 @@ class Promotion(TorchDispatchMode):
         changed = func._schema.is_mutable
         if not changed:
             args, kwargs = tree_map(_wide, args), tree_map(_wide, kwargs)
-        asked = [value for value in tree_leaves((args, kwargs)) if value in NARROW and _is_dtype(value)]
+        asked = [value for value in tree_leaves((args, kwargs)) if _is_dtype(value) and value in NARROW]
         if asked:
             args, kwargs = tree_map(_wide_dtype, args), tree_map(_wide_dtype, kwargs)
         result = func(*args, **kwargs)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from parity import folders
 from parity.attribution import charge
-from parity.explain import reproduction
+from parity.explain import own_optimizers, reproduction
 from parity.explain.residuals import Left
 from parity.explain.search import Found, Search, Step, Tried
 from parity.explain.settings import Setting, Told, as_it_was, held_out
@@ -42,21 +42,24 @@ def explain(options: Explain) -> ExitCode:
             "run a smaller size of the same model",
         )
     out = folders.create_part(told.folder / "explain")
-    found, explanation = _explain(told, out, progress, options.timeout_s, began)
-    if options.attribute or explanation.outcome in _NOT_MEANING or told.class_ == "precision":
-        step = told.first_step if told.first_step is not None else 0
-        explanation.attribution = charge.attribute(
-            told, step, out / "attribution", options.timeout_s, progress.say
-        )
+    if told.own_optimizers:
+        explanation = own_optimizers.explain(told, out, progress, options.timeout_s, began)
+    else:
+        explanation = _explain(told, out, progress, options.timeout_s, began)
+        if options.attribute or explanation.outcome in _NOT_MEANING or told.class_ == "precision":
+            step = told.first_step if told.first_step is not None else 0
+            explanation.attribution = charge.attribute(
+                told, step, out / "attribution", options.timeout_s, progress.say
+            )
     write(explanation, out / "explanation.json")
     deliver.add_to_result(told.folder, explanation=explanation)
     deliver.deliver_part(explanation, lines(explanation), options.json)
-    return ExitCode.DIFFERENT if found.left.failing or found.held_out.failing else ExitCode.SAME
+    return ExitCode.DIFFERENT if explanation.left else ExitCode.SAME
 
 
 def _explain(
     told: Told, out: Path, progress: Progress, timeout_s: float, began: float
-) -> tuple[Found, causes.Explanation]:
+) -> causes.Explanation:
     """With a user's casts in float64 first; where that leaves nothing to explain, with them as they stand."""
     with contextlib.ExitStack() as stack:
         workers = {side: Worker(side, out / f"{side}.log", timeout_s) for side in ("torch", "jax")}
@@ -93,7 +96,7 @@ def _explain(
         if left.failing:
             setting = seen if found.left.failing else held
             folder = reproduction.write(setting, found.edits, left.failing[0], out / "reproduction")
-        return found, _record(found, seen, out, folder, seen.tries + held.tries, time.monotonic() - began)
+        return _record(found, seen, out, folder, seen.tries + held.tries, time.monotonic() - began)
 
 
 def _record(
@@ -222,6 +225,8 @@ def lines(explanation: causes.Explanation) -> list[str]:
     words = {"confirmed": "CONFIRMED", "equal": "NOTHING TO EXPLAIN", "in part": "CONFIRMED IN PART"}
     head = words.get(explanation.outcome, explanation.outcome.upper())
     found = [f"{head}  {explanation.summary}"]
+    if explanation.update_rules is not None:
+        found += own_optimizers.lines(explanation)
     for number, step in enumerate(explanation.steps, start=1):
         found += ["", f"{number}. first difference: {step.first} (rms {step.before:.1e})"]
         found += [f"   looks like: {words}" for words in step.signatures]

@@ -51,6 +51,11 @@ class Told:
     class_: str | None = None
     """Of what differed there."""
 
+    @property
+    def own_optimizers(self) -> bool:
+        """Whether each side brings its own, which edits do not reach."""
+        return isinstance(self.spec.problem.optimizer, OwnOptimizer)
+
     @staticmethod
     def read(folder: Path) -> "Told":
         """Reads a finished run of both sides.
@@ -72,12 +77,6 @@ class Told:
             )
         result = folders.read_json(folder / "result.json")
         spec = codec.from_dict(RunSpec, content["spec"])
-        if isinstance(spec.problem.optimizer, OwnOptimizer):
-            raise RuleError(
-                "Causes are looked for where the optimizer is the built-in AdamW.",
-                f"{folder}: an optimizer of one's own",
-                "take AdamW in pair.py",
-            )
         first = (result.get("numerics") or {}).get("first_divergence") or {}
         return Told(
             folder=folder,
@@ -210,7 +209,7 @@ def held_out(told: Told, out: Path) -> RunSpec:
         return replace(spec, problem=problem)
     batches, initial = out / "batches", out / "initial.safetensors"
     _later_batches(told, batches)
-    _shuffled(Path(str(spec.pair.initial)), initial)
+    shuffled(Path(str(spec.pair.initial)), initial)
     problem = replace(problem, data=DataSpec(kind="folder", path=str(batches)))
     return replace(spec, problem=problem, pair=replace(spec.pair, initial=str(initial)))
 
@@ -227,7 +226,7 @@ def _later_batches(told: Told, out: Path) -> None:
     shutil.rmtree(everything)
 
 
-def _shuffled(initial: Path, out: Path) -> None:
+def shuffled(initial: Path, out: Path) -> None:
     """First values of the same spread: the elements of each parameter in another order."""
     generator = np.random.default_rng(_HELD_OUT)
     values = load_tensors(initial)

@@ -5,6 +5,7 @@ from typing import Literal
 from msgspec import Struct
 
 from parity.report.attribution import Attribution
+from parity.report.rules import UpdateRules
 
 
 class EditTried(Struct, kw_only=True):
@@ -72,6 +73,8 @@ class Explanation(Struct, kw_only=True):
     seconds: float
     attribution: Attribution | None = None
     """Which edge carries the difference; null where an edit explains all of it and nobody asked."""
+    update_rules: UpdateRules | None = None
+    """What each side's own optimizer does; null where both train with the built-in AdamW."""
 
 
 class PowerRow(Struct, kw_only=True):

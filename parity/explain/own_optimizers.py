@@ -1,0 +1,95 @@
+"""`parity explain` where each side brings its own optimizer: their update rules, named and compared.
+
+The catalogue's edits cannot reach such an optimizer, but what it does can be told from outside. Must not:
+choose rules; `update_rule` does.
+"""
+
+import contextlib
+import time
+from pathlib import Path
+
+from parity.explain.settings import Told
+from parity.explain.update_rule.explain import SAME_GRADIENT, rules_of
+from parity.explain.worker import Worker
+from parity.progress import Progress
+from parity.report import causes
+from parity.report.rules import UpdateRules
+from spec.run import SIDES
+
+
+def explain(
+    told: Told, out: Path, progress: Progress, timeout_s: float, began: float
+) -> causes.Explanation:
+    """Finds both rules; the record of what they are and how they differ."""
+    progress.say("both sides: the run in float64, every update looked at, and with batches and values held out")
+    with contextlib.ExitStack() as stack:
+        workers = {side: Worker(side, out / f"{side}.log", timeout_s) for side in SIDES}
+        for worker in workers.values():
+            stack.callback(worker.close)
+        rules, confirmed = rules_of(told, workers, out)
+    outcome, left = _outcome(rules, confirmed)
+    return causes.Explanation(
+        outcome=outcome,  # type: ignore[arg-type]
+        summary=_summary(outcome, left, rules),
+        edits=[],
+        steps=[],
+        left=left,
+        folder=str(out),
+        reproduction=None,
+        passes=sum(worker.jobs for worker in workers.values()),
+        seconds=round(time.monotonic() - began, 3),
+        update_rules=rules,
+    )
+
+
+def _outcome(rules: UpdateRules, confirmed: bool) -> tuple[str, str | None]:
+    worst = max(rules.gradient_rel.values())
+    if worst > SAME_GRADIENT:
+        left = f"grad of step 0 (rms {worst:.1e}): the models differ; take AdamW in pair.py to have it explained"
+        return ("in part" if confirmed and rules.differences else "none"), left
+    if confirmed:
+        return ("confirmed" if rules.differences else "equal"), None
+    unknown = [
+        f"{side}, whose nearest leaves {rule.residual:.1e} of the update"
+        for side, rule in rules.rules.items()
+        if not rule.reproduces
+    ]
+    return "none", f"no rule of the family reproduces {' and '.join(unknown)}"
+
+
+def _summary(outcome: str, left: str | None, rules: UpdateRules) -> str:
+    causes_found = "; ".join(rules.differences)
+    match outcome:
+        case "confirmed":
+            return causes_found
+        case "in part":
+            return f"{causes_found}; left: {left}"
+        case "none":
+            return str(left)
+    return "both optimizers are one update rule, with the same constants"
+
+
+def lines(explanation: causes.Explanation) -> list[str]:
+    """What people read below the verdict."""
+    rules = explanation.update_rules
+    assert rules is not None
+    found = [""]
+    for number, text in enumerate(rules.differences, start=1):
+        found.append(f"{number}. {text}")
+    for side, rule in rules.rules.items():
+        found += ["", f"{side}: {'' if rule.reproduces else 'NOT IDENTIFIED; nearest: '}{rule.words}"]
+        found.append(
+            f"   replayed from its gradients it leaves {rule.residual:.1e} of the update at the worst tensor, "
+            f"{rule.held_out:.1e} held out"
+        )
+        if rule.decay and any(rule.decay.values()):
+            decayed = [name for name, decay in rule.decay.items() if decay]
+            found.append(f"   decayed: {', '.join(decayed)}")
+        found += [f"   {'as well' if rule.reproduces else 'next'}: {words}" for words in rule.others]
+    found += ["", f"{'step':>6}  {'lr torch':>14}  {'lr jax':>14}  {'update torch':>14}  {'update jax':>14}"]
+    for row in rules.rows:
+        numbers = [row.rates["torch"], row.rates["jax"], row.update_norm["torch"], row.update_norm["jax"]]
+        found.append(f"{row.step:>6}  " + "  ".join(f"{number:>14.7g}" for number in numbers))
+    worst = max(rules.gradient_rel.values())
+    found += ["", f"first gradients: {worst:.1e} apart, held out too; {rules.steps} steps followed"]
+    return found

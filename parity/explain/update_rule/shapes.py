@@ -1,0 +1,152 @@
+"""What a row of learning rates is: a constant, a warm-up, a cosine or a line, with its denominators.
+
+Must not: know where the rates come from.
+
+Legend: S steps.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from parity.explain.fit import rounded
+from parity.explain.update_rule.forms import Rule
+from parity.explain.update_rule.observed import Observed
+
+_ALIKE = 1e-8
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A schedule that gives the rates."""
+
+    words: str
+    known: bool
+    length: float
+    """How much there is to write down."""
+    warmup: str = ""
+    """The part of the warm-up, in words."""
+    decay: str = ""
+    """The part after it, in words."""
+
+
+def shape_of(rates_S: np.ndarray) -> Shape:
+    """The simplest schedule that gives these rates; their own words where none does."""
+    if not np.isfinite(rates_S).all() or not np.abs(rates_S).max(initial=0.0):
+        return Shape("no learning rate", False, 99.0)
+    for warm in range(len(rates_S) - 1):
+        found = _from(rates_S, warm)
+        if found:
+            return found
+    return Shape("of no known shape", False, 6.0 * len(rates_S))
+
+
+def _from(rates_S: np.ndarray, warm: int) -> Shape | None:
+    """With a warm-up of the first `warm` steps."""
+    after = _after(rates_S, warm)
+    if after is None:
+        return None
+    words, peak, length = after
+    if warm == 0:
+        return Shape(words, True, length, "", words)
+    head = _warmup(rates_S[:warm], peak)
+    if head is None:
+        return None
+    return Shape(f"{head}, then {words}", True, length + 4.0, head, words)
+
+
+def _warmup(head: np.ndarray, peak: float) -> str | None:
+    """Rates peak * (t + a) / b of the first steps."""
+    if len(head) == 1:
+        share = head[0] / peak
+        if abs(share) < _ALIKE:
+            return "warm-up from 0"
+        over = 1 / share
+        return f"warm-up (t + 1) / {over:.6g}" if abs(over - round(over)) < 1e-6 and over > 1 else None
+    slope = (head[-1] - head[0]) / (len(head) - 1)
+    if slope <= 0 or not _same(head, head[0] + slope * np.arange(len(head)), peak):
+        return None
+    first, over = head[0] / slope, peak / slope
+    if abs(first - round(first)) > 1e-5 or abs(over - round(over)) > 1e-5:
+        return f"warm-up by {_short(slope)} a step from {_short(head[0])}"
+    numerator = f"(t + {round(first)})" if round(first) else "t"
+    return f"warm-up {numerator} / {round(over)}"
+
+
+def _after(rates_S: np.ndarray, start: int) -> tuple[str, float, float] | None:
+    """(words, peak, length) of the rates from `start` on, which begin to fall where they begin."""
+    rest, t = rates_S[start:], np.arange(len(rates_S) - start, dtype=float)
+    if _same(rest, np.full_like(rest, rest.mean()), rest[0]):
+        return f"constant {_short(rest.mean())}", float(rest.mean()), 1.0 + len(_short(rest.mean()))
+    if len(rest) < 3:
+        return None
+    for free in (False, True):
+        for first in (0, 1, -1):
+            for kind in ("cosine", "linear"):
+                for over in range(2, 4 * len(rates_S) + 1):
+                    part = np.clip((t + first) / over, 0.0, 1.0)
+                    share = 0.5 * (1 + np.cos(np.pi * part)) if kind == "cosine" else 1 - part
+                    if (share > 0).sum() + (share == 0).any() < (4 if free else 2 + bool(first)):
+                        continue
+                    found = _linear(rest, share, free)
+                    if found is None:
+                        continue
+                    peak, final = found
+                    begins = start - first
+                    to = f" to {_short(final)}" if final else ""
+                    words = f"{kind} from {_short(peak)}{to} over {over} steps from step {begins} on"
+                    return words, peak, 3.0 + len(_short(peak)) + (3.0 if free else 0.0) + abs(first)
+    return None
+
+
+def _linear(rest: np.ndarray, share: np.ndarray, free: bool) -> tuple[float, float] | None:
+    """(peak, final) with final + (peak - final) * share the rates."""
+    if not free:
+        peak = float((rest @ share) / (share @ share))
+        return (peak, 0.0) if peak > 0 and _same(rest, peak * share, peak) else None
+    columns = np.stack([share, 1 - share], axis=1)
+    (peak, final), *_ = np.linalg.lstsq(columns, rest, rcond=None)
+    if peak <= 0 or final < 0 or not _same(rest, columns @ np.array([peak, final]), peak):
+        return None
+    return float(peak), float(final)
+
+
+def _same(a: np.ndarray, b: np.ndarray, scale: float) -> bool:
+    return bool(np.abs(a - b).max(initial=0.0) <= _ALIKE * abs(scale))
+
+
+def _short(value: float) -> str:
+    return f"{rounded(value):.6g}"
+
+
+def clipped_rates(rule: Rule, seen: Observed) -> Rule | None:
+    """Where rates are a constant times min(1, max_norm / (norm + clip_eps)), the rule written so.
+
+    Without momentum a clipped gradient cannot be told from a lower rate but by this: 1 / rate is then linear
+    in the norm.
+    """
+    rates_S, norms_S = rule.rates_S, seen.norms_S
+    if rule.form.clips or shape_of(rates_S).known or not (rates_S > 0).all():
+        return None
+    order = np.argsort(-norms_S)
+    for count in range(len(order), 2, -1):
+        clipped, free = order[:count], order[count:]
+        columns = np.stack([norms_S[clipped], np.ones(count)], axis=1)
+        (slope, shift), *_ = np.linalg.lstsq(columns, 1 / rates_S[clipped], rcond=None)
+        if slope <= 0 or not _same(columns @ np.array([slope, shift]), 1 / rates_S[clipped], 1 / rates_S.min()):
+            continue
+        rate = float(rates_S[free].mean()) if len(free) else float(rates_S.max())
+        if len(free) and not _same(rates_S[free], np.full(len(free), rate), rate):
+            continue
+        eps = max(0.0, shift / slope)
+        limit = 1 / (slope * rate)
+        if len(free):
+            rate, limit = rounded(rate), rounded(1 / (slope * rate))
+        values = {"max_norm": float(limit), "clip_eps": rounded(eps) if eps > 1e-10 else 0.0}
+        return replace(
+            rule,
+            form=replace(rule.form, clips=True),
+            values=rule.values | values,
+            rates_S=np.full_like(rates_S, rate),
+        )
+    return None
