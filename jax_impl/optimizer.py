@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from jax_impl.memory import Arrays
 from spec.edits import Constants
 from spec.edits.step import BEFORE_CORRECTION, DECOUPLED, INSIDE_ROOT, L2, WITHOUT_LR
 
@@ -24,6 +25,13 @@ def clip_coefficient(norm: jax.Array, max_norm: float | None, eps: float) -> jax
     if max_norm is None:
         return jnp.ones_like(norm)
     return jnp.minimum(max_norm / (norm + eps), 1.0)
+
+
+def clip_part(grads: Arrays, count: jax.Array, max_norm: float, eps: float) -> Arrays:
+    """Gradient sums of one micro-batch, scaled as their mean over `count` is clipped."""
+    norm = global_norm(jnp.concatenate([grad.reshape(-1) for grad in grads.values()])) / count
+    clip = clip_coefficient(norm, max_norm, eps)
+    return {name: grad * clip for name, grad in grads.items()}
 
 
 def adamw(

@@ -11,6 +11,7 @@ Must not: read a number on the host, or branch on one; `compile.py` relies on it
 `torch_impl/step.py`.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -22,7 +23,7 @@ from jax import lax
 
 from jax_impl.memory import Arena, Arrays, TrainState
 from jax_impl.models import Side
-from jax_impl.optimizer import adamw, clip_coefficient, global_norm
+from jax_impl.optimizer import adamw, clip_coefficient, clip_part, global_norm
 from jax_impl.own_optimizer import own_update
 from jax_impl.promote import through
 from jax_impl.runtime import matmul_precision
@@ -70,7 +71,11 @@ def make_step(side: Side, problem: Problem, constants: Constants, arena: Arena) 
 
         with matmul_precision(profile):
             (loss_sum, (count, after)), grads = through(jax.value_and_grad(loss, has_aux=True))(working)
-        return cast(Sums(grads, loss_sum, count), profile.accumulate), after
+        sums = cast(Sums(grads, loss_sum, count), profile.accumulate)
+        if constants.clip_parts:
+            limit = constants.max_norm or math.inf
+            sums = sums._replace(grads=clip_part(sums.grads, sums.tokens, limit, constants.clip_eps))
+        return sums, after
 
     def step(state: TrainState, batch: Batch) -> tuple[TrainState, jax.Array, dict[str, Pieces]]:
         # One rounding a step: every use in every micro-batch reads this copy.

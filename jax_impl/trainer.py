@@ -38,6 +38,7 @@ from spec.checkpoint import Checkpoint, Position
 from spec.data.batches import Batch, RowSource, open_source
 from spec.edits import Edit, constants
 from spec.edits.data import edited_rows
+from spec.edits.decay import edited_table
 from spec.edits.weights import moved
 from spec.errors import RuleError
 from spec.jit import jit_options
@@ -99,7 +100,7 @@ class Trainer:
         # A preset's own model reads some of its constants itself.
         calls = [edit for edit in self._edits if side or not hasattr(chosen, edit.name)]
         self.side = edited(side or preset_side(problem, chosen), calls, self._edited)
-        table = problem.parameter_table()
+        table = edited_table(self._edits, problem.parameter_table())
         self.stage = Stage(self.ranks)
         """The first half of `step`: puts rows on the device."""
         self.compiled: Compiled | None = None

@@ -112,6 +112,9 @@ def catalogue_of(problem: Problem) -> Iterator[Edit]:
         if name in OF_WEIGHTS:
             found = [edit for value in values if (edit := _fitting(name, kind, value, parameters))]
             yield found[0] if found else Edit(name=name, value=values[0])
+        elif kind.targeted:
+            # The tensors that the least is known of: of those that do not decay, the first.
+            yield Edit(name=name, value=1, target=next((p.name for p in parameters if not p.decayed), ""))
         else:
             inside = kind.reach == "model" and (problem.workload == "pair" or not hasattr(own, name))
             yield from (Edit(name=name, value=value) for value in values[: 2 if inside else 1])

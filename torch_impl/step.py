@@ -10,6 +10,7 @@ Must not: synchronise with the device, read a number on the host, or branch on o
 captures the step, rely on it. Counterpart: `jax_impl/step.py`.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -22,7 +23,7 @@ from spec.run import Problem
 from torch_impl.graph.buckets import Overlap, put
 from torch_impl.memory import Arena
 from torch_impl.models import Side
-from torch_impl.optimizer import adamw, clip_coefficient, global_norm
+from torch_impl.optimizer import adamw, clip_coefficient, clip_part, global_norm
 from torch_impl.own_optimizer import own_update
 from torch_impl.parallel import Ranks
 
@@ -47,6 +48,8 @@ class Step:
     micro_batches: int
     overlap: Overlap | None = None
     """Reduces parts of the buffer while the last backward still runs; then `reduce` waits for them."""
+    part: Callable[[list[Tensor], Tensor], list[Tensor]] | None = None
+    """(gradient sums of one micro-batch, count) -> what is added up of them; None for all of it."""
 
     def __call__(self, arena: Arena, batch: Batch) -> None:
         """Advances the arena by one step on this rank's rows."""
@@ -61,7 +64,7 @@ class Step:
                 self.overlap.backward(arena, loss_sum, first)
             else:
                 grads = torch.autograd.grad(loss_sum, arena.trainable, materialize_grads=True)
-                put(arena.grads, list(grads), first)
+                put(arena.grads, self.part(list(grads), count) if self.part else list(grads), first)
         self.reduce(arena.sums)
         self.update(arena)
 
@@ -92,8 +95,14 @@ def make_step(side: Side, problem: Problem, constants: Constants, ranks: Ranks) 
     def update(arena: Arena) -> None:
         guarded(arena, adamw_rule)
 
+    @torch.no_grad()
+    def part(grads: list[Tensor], count: Tensor) -> list[Tensor]:
+        wide = [grad.to(getattr(torch, problem.profile.accumulate)) for grad in grads]
+        return clip_part(wide, count, constants.max_norm or math.inf, constants.clip_eps)
+
     chosen = own_update(side.optimizer, guarded) if side.optimizer else update
-    return Step(loss, ranks.all_reduce, chosen, problem.micro_batches)
+    parts = part if constants.clip_parts else None
+    return Step(loss, ranks.all_reduce, chosen, problem.micro_batches, part=parts)
 
 
 @torch.no_grad()

@@ -23,6 +23,7 @@ from spec.checkpoint import Checkpoint, Position
 from spec.data.batches import Batch, RowSource, open_source
 from spec.edits import CATALOGUE, Edit, constants
 from spec.edits.data import edited_rows
+from spec.edits.decay import edited_table
 from spec.edits.weights import moved
 from spec.errors import RuleError
 from spec.own_optimizer import refuse_saving
@@ -97,7 +98,13 @@ class Trainer:
                 f"{', '.join(edit.name for edit in calls)} in mode {mode}",
                 "take --mode torch=eager",
             )
-        table = problem.parameter_table()
+        if chosen.clip_parts and mode.startswith("graph"):
+            raise RuleError(
+                "A graph reduces gradients while they are made.",
+                f"clip_parts in mode {mode}",
+                "take --mode torch=eager",
+            )
+        table = edited_table(self._edits, problem.parameter_table())
         self.compiled: Compiled | None = None
         """What the step became; None until the first batch tells its shapes."""
         self.state: State

@@ -57,9 +57,7 @@ def explain(options: Explain) -> ExitCode:
     return ExitCode.DIFFERENT if explanation.left else ExitCode.SAME
 
 
-def _explain(
-    told: Told, out: Path, progress: Progress, timeout_s: float, began: float
-) -> causes.Explanation:
+def _explain(told: Told, out: Path, progress: Progress, timeout_s: float, began: float) -> causes.Explanation:
     """With a user's casts in float64 first; where that leaves nothing to explain, with them as they stand."""
     with contextlib.ExitStack() as stack:
         workers = {side: Worker(side, out / f"{side}.log", timeout_s) for side in ("torch", "jax")}

@@ -17,11 +17,9 @@ from parity.report.rules import UpdateRules
 from spec.run import SIDES
 
 
-def explain(
-    told: Told, out: Path, progress: Progress, timeout_s: float, began: float
-) -> causes.Explanation:
+def explain(told: Told, out: Path, progress: Progress, timeout_s: float, began: float) -> causes.Explanation:
     """Finds both rules; the record of what they are and how they differ."""
-    progress.say("both sides: the run in float64, every update looked at, and with batches and values held out")
+    progress.say("both sides: the run in float64 with every update, and with batches and values held out")
     with contextlib.ExitStack() as stack:
         workers = {side: Worker(side, out / f"{side}.log", timeout_s) for side in SIDES}
         for worker in workers.values():
@@ -45,7 +43,7 @@ def explain(
 def _outcome(rules: UpdateRules, confirmed: bool) -> tuple[str, str | None]:
     worst = max(rules.gradient_rel.values())
     if worst > SAME_GRADIENT:
-        left = f"grad of step 0 (rms {worst:.1e}): the models differ; take AdamW in pair.py to have it explained"
+        left = f"grad of step 0 (rms {worst:.1e}): the models differ; with AdamW in pair.py that is explained"
         return ("in part" if confirmed and rules.differences else "none"), left
     if confirmed:
         return ("confirmed" if rules.differences else "equal"), None
@@ -79,7 +77,7 @@ def lines(explanation: causes.Explanation) -> list[str]:
     for side, rule in rules.rules.items():
         found += ["", f"{side}: {'' if rule.reproduces else 'NOT IDENTIFIED; nearest: '}{rule.words}"]
         found.append(
-            f"   replayed from its gradients it leaves {rule.residual:.1e} of the update at the worst tensor, "
+            f"   replayed from its gradients it leaves {rule.residual:.1e} of the worst tensor's update, "
             f"{rule.held_out:.1e} held out"
         )
         if rule.decay and any(rule.decay.values()):

@@ -17,6 +17,7 @@ from parity.explain.settings import Setting
 from parity.explain.signature import Signature, signatures
 from parity.judge.evidence import CAUSAL_ORDER
 from spec.edits import CATALOGUE, Edit, Kind, constants
+from spec.edits.decay import NAMES as OF_DECAY
 from spec.edits.weights import NAMES as OF_WEIGHTS
 from spec.edits.weights import fits
 from spec.errors import RuleError
@@ -192,7 +193,7 @@ class Search:
             return self._seen.left((*edits, Edit(name=name, value=value, target=target)))
 
         points = []
-        for edit in _candidates(name, kind, self._parameters):
+        for edit in _candidates(name, kind, self._parameters, left):
             after = attempt(edit.value, edit.target)
             points.append(Point(edit.value, after))
             step.tried.append(_judged(edit, left, after))
@@ -252,7 +253,7 @@ def _about(edit: Edit) -> tuple[str, str]:
     return edit.name, edit.target
 
 
-def _candidates(name: str, kind: Kind, parameters: tuple[ParamSpec, ...]) -> Iterator[Edit]:
+def _candidates(name: str, kind: Kind, parameters: tuple[ParamSpec, ...], left: Left) -> Iterator[Edit]:
     """The edits of a kind that are tried before anything is solved for."""
     for value in kind.values:
         for row in parameters if name in OF_WEIGHTS else ():
@@ -261,7 +262,11 @@ def _candidates(name: str, kind: Kind, parameters: tuple[ParamSpec, ...]) -> Ite
                 yield edit
                 if not kind.targeted:
                     break
-        if name not in OF_WEIGHTS:
+        if name in OF_DECAY and kind.targeted:
+            differing = dict.fromkeys(key.tensor for key in left.failing if key.phase == kind.shows)
+            known = {row.name for row in parameters}
+            yield from (Edit(name=name, value=value, target=one) for one in differing if one in known)
+        elif name not in OF_WEIGHTS:
             yield Edit(name=name, value=value)
 
 

@@ -11,7 +11,8 @@ from spec.edits.of_step import OF_STEP
 
 OF_ADAMW = (
     *("adam_eps", "adam_eps_place", "bias_correction", "beta1", "beta2"),
-    *("weight_decay", "decay_form", "decay_all", "schedule_offset", "schedule_end"),
+    *("weight_decay", "decay_form", "decay_all", "decay_tensor", "decay_stacked"),
+    *("schedule_offset", "schedule_end", "warmup_offset"),
 )
 """Edits that reach no optimizer but this project's."""
 

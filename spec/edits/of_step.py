@@ -32,6 +32,24 @@ OF_STEP = {
             _JAX: "optax.clip_by_global_norm({value})",
         },
     ),
+    "clip_parts": Kind(
+        what="the mean gradient of each micro-batch is clipped by itself before the sum (1), or not (0)",
+        reach="step",
+        shows="grad",
+        signature="elementwise",
+        values=(1, 0),
+        number=bool,
+        mend={
+            _TORCH: {
+                1: "clip_grad_norm_ inside the loop over micro-batches",
+                0: "clip_grad_norm_ once, after the last micro-batch",
+            },
+            _JAX: {
+                1: "optax.MultiSteps around the gradient's clipping",
+                0: "optax.chain(clip_by_global_norm, ...) on the summed gradient",
+            },
+        },
+    ),
     "adam_eps": Kind(
         what="AdamW's eps is value",
         reach="step",
@@ -122,6 +140,46 @@ OF_STEP = {
         mend={
             _TORCH: {1: "one parameter group", 0: "biases and norms in a group with weight_decay=0"},
             _JAX: {1: "optax.adamw without mask", 0: "optax.adamw(mask=...), biases and norms False"},
+        },
+    ),
+    "decay_tensor": Kind(
+        what="this one tensor decays (1), or does not (0)",
+        reach="step",
+        shows="param",
+        signature="parallel to the weights",
+        values=(1, 0),
+        number=bool,
+        targeted=True,
+        mend={
+            _TORCH: {1: "put it into the group that decays", 0: "put it into a group with weight_decay=0"},
+            _JAX: {1: "True for it in the mask of optax.adamw", 0: "False for it in the mask of optax.adamw"},
+        },
+    ),
+    "decay_stacked": Kind(
+        what="every parameter of a repeated layer decays (1), or those that are declared so (0)",
+        reach="step",
+        shows="param",
+        signature="parallel to the weights",
+        values=(1, 0),
+        number=bool,
+        mend={
+            _TORCH: {1: "decay whatever lies in the list of layers", 0: "decay what has two dimensions"},
+            _JAX: {
+                1: "a mask by ndim > 1 on stacked layers, whose every array has one axis more",
+                0: "mask by name, or by ndim > 2 where layers are stacked",
+            },
+        },
+    ),
+    "warmup_offset": Kind(
+        what="the learning rate is read value steps later while it warms up, and as it was after that",
+        reach="step",
+        shows="lr",
+        signature="learning rates alone",
+        values=(-1, 1, 0),
+        number=int,
+        mend={
+            _TORCH: "warm up by (t + 1 + {value}) / warmup_steps",
+            _JAX: "optax warms up by t / warmup_steps, from init_value: that is -1 here",
         },
     ),
     "schedule_offset": Kind(

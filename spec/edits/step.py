@@ -32,11 +32,15 @@ class Constants:
     weight_decay: float
     max_norm: float | None
     clip_eps: float = 0.0
+    clip_parts: bool = False
+    """Whether the gradient of each micro-batch is clipped by itself, too."""
     adam_eps_place: int = AFTER_CORRECTION
     bias_correction: bool = True
     decay_form: int = DECOUPLED
     decay_all: bool = False
     """Whether parameters decay too that the table does not say so of."""
+    warmup_offset: int = 0
+    """Steps by which the warm-up alone is ahead."""
     schedule_offset: int = 0
     schedule_end: int = 0
     """Steps by which the end of the decay is put off."""
@@ -80,6 +84,9 @@ def device_table(problem: Problem, chosen: Constants) -> np.ndarray:
         schedule = replace(schedule, decay_steps=end)
     table = step_table(schedule, chosen.beta1, chosen.beta2, steps, problem.profile.moments)
     rows = np.clip(np.arange(steps) + chosen.schedule_offset, 0, steps - 1)
+    for step in range(min(steps, schedule.warmup_steps) if chosen.warmup_offset else 0):
+        share = (step + 1 + chosen.warmup_offset) / schedule.warmup_steps
+        table[step, 0] = np.float32(schedule.peak_lr * min(1.0, max(0.0, share)))
     # The learning rate of an optimizer of one's own is not known.
     table[:, 0] = np.nan if isinstance(problem.optimizer, OwnOptimizer) else table[rows, 0]
     if not chosen.bias_correction:

@@ -13,12 +13,17 @@ from parity.explain.update_rule.observed import Observed
 from parity.explain.update_rule.shapes import Shape, shape_of
 
 _ALIKE = 1e-8
+_KIND = {"sgd": "SGD", "adam": "Adam"}
 _DECAY = {
     "decoupled": "decoupled: -lr * decay * parameter",
     "l2": "added to the gradient (L2)",
     "without lr": "not multiplied by lr: -decay * parameter",
 }
-_PLACE = {"after": "after the bias correction", "before": "before the bias correction", "inside": "in the root"}
+_PLACE = {
+    "after": "after the bias correction",
+    "before": "before the bias correction",
+    "inside": "inside the root",
+}
 _CORRECTION = {
     "on": "of every step",
     "off": "left out",
@@ -71,24 +76,32 @@ def differences(
     """
     torch, jax = (found[side].best.rule for side in ("torch", "jax"))
     return [
-        *_forms(torch, jax),
+        *_forms(torch, jax, seen),
         *_constants(torch, jax),
         *_clips(torch, jax, seen["torch"]),
-        *_decays(torch, jax, seen["torch"].names, also),
+        *_decay_values(torch, jax),
+        *_decayed(torch, jax, seen["torch"].names, also),
         *rates(torch.rates_S, jax.rates_S),
     ]
 
 
-def _forms(torch: Rule, jax: Rule) -> Iterator[str]:
+def _forms(torch: Rule, jax: Rule, seen: dict[str, Observed]) -> Iterator[str]:
     a, b = torch.form, jax.form
     if a.kind != b.kind:
-        yield f"{a.kind.upper() if a.kind == 'sgd' else 'Adam'} in torch, {b.kind} in jax"
+        yield f"{_KIND[a.kind]} in torch, {_KIND[b.kind]} in jax"
         return
     if a.kind == "adam":
         if a.place != b.place:
-            yield f"eps stands {_PLACE[a.place]} in torch, {_PLACE[b.place]} in jax"
+            gaps = [f"{np.sqrt(1 - torch.values['beta2'] ** t):.3f}" for t in (1, len(torch.rates_S))]
+            yield (
+                f"eps stands {_PLACE[a.place]} in torch, {_PLACE[b.place]} in jax: eps counts unlike by "
+                f"sqrt(1 - beta2^t), {gaps[0]} in the first step and {gaps[1]} in the last followed"
+            )
         if a.correction != b.correction:
-            yield f"bias correction: {_CORRECTION[a.correction]} in torch, {_CORRECTION[b.correction]} in jax"
+            yield (
+                f"bias correction: {_CORRECTION[a.correction]} in torch, {_CORRECTION[b.correction]} in jax"
+                f"{_first_alike(seen)}"
+            )
     elif a.nesterov != b.nesterov:
         yield f"Nesterov momentum in {'torch' if a.nesterov else 'jax'} alone"
     if torch.decay_T.any() and jax.decay_T.any() and a.decay != b.decay:
@@ -119,18 +132,45 @@ def _clips(torch: Rule, jax: Rule, seen: Observed) -> Iterator[str]:
     yield text
 
 
-def _decays(torch: Rule, jax: Rule, names: Sequence[str], also: Callable[[str], str]) -> Iterator[str]:
-    on = {"torch": torch.decay_T != 0, "jax": jax.decay_T != 0}
-    values = {side: set(rule.decay_T[on[side]]) for side, rule in (("torch", torch), ("jax", jax))}
-    both = on["torch"] & on["jax"]
+def _first_alike(seen: dict[str, Observed]) -> str:
+    """Whether the first updates are equal, and how far apart the last ones are."""
+    updates = [seen[side].updates_SN for side in ("torch", "jax")]
+    sizes = [np.linalg.norm(update_SN, axis=1) for update_SN in updates]
+    if np.linalg.norm(updates[0][0] - updates[1][0]) > 1e-9 * sizes[1][0]:
+        return ""
+    last = len(sizes[0]) - 1
+    ratio = sizes[0][-1] / sizes[1][-1]
+    return f"; the update of step 0 is equal, that of step {last} is {ratio:.3g} times as long in torch"
+
+
+def _decay_values(torch: Rule, jax: Rule) -> Iterator[str]:
+    """Unlike decays, or one side's multiplied by the learning rate and the other's not."""
+    both = (torch.decay_T != 0) & (jax.decay_T != 0)
+    told = [", ".join(f"{x:.6g}" for x in sorted(set(r.decay_T[r.decay_T != 0]))) for r in (torch, jax)]
     unequal = both & (np.abs(torch.decay_T - jax.decay_T) > 1e-6 * np.abs(torch.decay_T))
-    told = {side: ", ".join(f"{value:.6g}" for value in sorted(values[side])) or "none" for side in values}
-    if unequal.any() or bool(values["torch"]) != bool(values["jax"]):
+    if unequal.any() or bool(told[0]) != bool(told[1]):
         yield (
-            f"weight decay {told['torch']} in torch, {told['jax']} in jax: updates part parallel to the "
-            "weights"
+            f"weight decay {told[0] or 'none'} in torch, {told[1] or 'none'} in jax: updates part parallel "
+            f"to the weights"
         )
-    if not (values["torch"] and values["jax"]):
+    elif both.any() and (torch.form.decay == "without lr") != (jax.form.decay == "without lr"):
+        shares = [f"{_share(rule):.3g}" for rule in (torch, jax)]
+        yield (
+            f"updates part parallel to the weights: decay takes {shares[0]} of the parameter a step in "
+            f"torch, {shares[1]} in jax"
+        )
+
+
+def _share(rule: Rule) -> float:
+    """Of a parameter, that its decay takes in the step of the highest rate."""
+    decay = float(np.abs(rule.decay_T).max())
+    return decay if rule.form.decay == "without lr" else decay * float(np.abs(rule.rates_S).max())
+
+
+def _decayed(torch: Rule, jax: Rule, names: Sequence[str], also: Callable[[str], str]) -> Iterator[str]:
+    """Tensors that one side alone decays, where both decay some."""
+    on = {"torch": torch.decay_T != 0, "jax": jax.decay_T != 0}
+    if not (on["torch"].any() and on["jax"].any()):
         return
     for side, other in (("torch", "jax"), ("jax", "torch")):
         alone = [name for name, here, there in zip(names, on[side], on[other], strict=True) if here & ~there]

@@ -50,8 +50,8 @@ def rules_of(told: Told, workers: dict[str, Worker], out: Path) -> tuple[UpdateR
     seen = followed.steps["seen"]
     found = {side: known.found for side, known in sides.items()}
     stored = [
-        f"parameters are kept in {known.found.best.rule.stored} in {side}: {known.lost:.1%} of the updates are "
-        f"rounded to zero ({_unmoved(seen[side]):.1%} of the parameters never moved, "
+        f"parameters are kept in {known.found.best.rule.stored} in {side}: {known.lost:.1%} of the updates "
+        f"are rounded to zero ({_unmoved(seen[side]):.1%} of the parameters never moved, "
         f"{_unmoved(seen[_other(side)]):.1%} in {_other(side)})"
         for side, known in sides.items()
         if known.found.best.rule.stored and known.lost is not None

@@ -45,7 +45,7 @@ def follow(told: Told, workers: dict[str, Worker], out: Path) -> Followed:
         for side in SIDES:
             job = _job(told, spec, side, out / name / side)
             steps[name][side] = Observed.read(workers[side].do(job))
-            # Casts in the optimizer are what is looked for; those in the model would hide that it is the same.
+            # Casts in the optimizer are looked for; those in the model would hide that it is the same.
             proof = replace(job, steps=1, out=f"{job.out}_first", observe=("grad@0",), promote=True)
             files = Measured(side, workers[side].do(proof)).tensor_files()
             first[side] = load_tensors(files[0])

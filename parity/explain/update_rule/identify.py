@@ -244,7 +244,7 @@ def _decays_written(rule: Rule, seen: Observed) -> np.ndarray:
 
 
 def _scaled(rule: Rule, seen: Observed) -> Rule:
-    """Where every step is clipped, the limit is known up to a factor only: one with a written eps, or rate."""
+    """Where every step is clipped, the limit is known up to a factor: one with a written eps, or rate."""
     lowest, old = float(seen.norms_S.min()), rule.values["max_norm"]
     if rule.form.kind == "adam" and rule.values["eps"]:
         limits = [old * eps / rule.values["eps"] for eps in _WRITTEN_EPS]

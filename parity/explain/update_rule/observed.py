@@ -6,7 +6,7 @@ rules act element by element. Must not: know a rule.
 Legend: S steps, N elements of all tensors, T tensors.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -37,7 +37,7 @@ class Observed:
     """2-norm of all gradients of a step."""
 
     @staticmethod
-    def of(params: Sequence[Mapping[str, np.ndarray]], grads: Sequence[Mapping[str, np.ndarray]]) -> "Observed":
+    def of(params: Sequence[Tensors], grads: Sequence[Tensors]) -> "Observed":
         """From tensors by name: one more of the parameters than of the gradients."""
         names = tuple(sorted(grads[0]))
         rows = [

@@ -132,8 +132,9 @@ def clipped_rates(rule: Rule, seen: Observed) -> Rule | None:
     for count in range(len(order), 2, -1):
         clipped, free = order[:count], order[count:]
         columns = np.stack([norms_S[clipped], np.ones(count)], axis=1)
-        (slope, shift), *_ = np.linalg.lstsq(columns, 1 / rates_S[clipped], rcond=None)
-        if slope <= 0 or not _same(columns @ np.array([slope, shift]), 1 / rates_S[clipped], 1 / rates_S.min()):
+        slower = 1 / rates_S[clipped]
+        (slope, shift), *_ = np.linalg.lstsq(columns, slower, rcond=None)
+        if slope <= 0 or not _same(columns @ np.array([slope, shift]), slower, slower.max()):
             continue
         rate = float(rates_S[free].mean()) if len(free) else float(rates_S.max())
         if len(free) and not _same(rates_S[free], np.full(len(free), rate), rate):

@@ -1,0 +1,13 @@
+"""Weight decay 0.1 at lr 1e-3: added to the gradient, and decoupled."""
+
+import numpy as np
+
+from spec.pairs import OwnOptimizer, Pair
+
+pair = Pair(steps=8, optimizer=OwnOptimizer())
+
+
+def batches(step: int) -> dict[str, np.ndarray]:
+    """Rows of 12 numbers and targets of 4."""
+    x_BI = np.random.default_rng([21, step]).standard_normal((8, 12), np.float32)
+    return {"x": x_BI, "y": x_BI[:, :4] * x_BI[:, 1:5]}
