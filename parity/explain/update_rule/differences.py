@@ -12,7 +12,8 @@ from parity.explain.update_rule.identify import Identified
 from parity.explain.update_rule.observed import Observed
 from parity.explain.update_rule.shapes import Shape, shape_of
 
-_ALIKE = 1e-8
+_ALIKE = 3e-7
+"""Relative to the highest rate: schedules are computed in float32 here and there."""
 _KIND = {"sgd": "SGD", "adam": "Adam"}
 _DECAY = {
     "decoupled": "decoupled: -lr * decay * parameter",

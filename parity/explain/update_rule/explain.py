@@ -11,16 +11,19 @@ import numpy as np
 
 from parity.explain.settings import Told
 from parity.explain.update_rule.differences import differences, in_words
+from parity.explain.update_rule.fits import Fit, judged
 from parity.explain.update_rule.followed import Followed, follow
 from parity.explain.update_rule.forms import Rule
-from parity.explain.update_rule.identify import Fit, Identified, identify, judged
+from parity.explain.update_rule.identify import Identified, identify
 from parity.explain.update_rule.observed import Observed
 from parity.explain.update_rule.shapes import shape_of
 from parity.explain.update_rule.storing import replayed, stored_as
+from parity.explain.update_rule.written import clips_all
 from parity.explain.worker import Worker
 from parity.report.rules import RateRow, RuleFound, UpdateRules
 from spec.run import SIDES
 
+_ALWAYS_CLIPPED = ", in every step: the limit is known only together with the learning rate or eps"
 SAME_GRADIENT = 1e-9
 """First gradients of one model, both computed in float64, are nearer than this."""
 
@@ -43,10 +46,12 @@ class Side:
 def rules_of(told: Told, workers: dict[str, Worker], out: Path) -> tuple[UpdateRules, bool]:
     """Both sides' rules and their differences, and whether both are confirmed."""
     followed = follow(told, workers, out)
-    sides = {side: _side(followed, side) for side in SIDES}
-    for side, other in (SIDES, SIDES[::-1]):
-        if not sides[side].holds:
-            sides[side] = _rounding(followed, side, sides[side], sides[other])
+    sides: dict[str, Side] = {}
+    # Where parameters are rounded, no rule can be fitted: that of the other side is tried first.
+    for side in sorted(SIDES, key=lambda side: bool(stored_as(followed.steps["seen"][side]))):
+        other = sides.get(_other(side))
+        sides[side] = (other and _rounding(followed, side, other)) or _side(followed, side)
+    sides = {side: sides[side] for side in SIDES}
     seen = followed.steps["seen"]
     found = {side: known.found for side, known in sides.items()}
     stored = [
@@ -75,16 +80,16 @@ def _side(followed: Followed, side: str) -> Side:
     return Side(found, judged(found.best.rule, followed.steps["held_out"][side]))
 
 
-def _rounding(followed: Followed, side: str, known: Side, other: Side) -> Side:
+def _rounding(followed: Followed, side: str, other: Side) -> Side | None:
     """The other side's rule with parameters rounded, where that is what this side does to the bit."""
     seen, held = (followed.steps[name][side] for name in ("seen", "held_out"))
     dtype = stored_as(seen)
     if not dtype or not other.holds:
-        return known
+        return None
     here, there = (replayed(other.found.best.rule, dtype, steps) for steps in (seen, held))
     if not (here.reproduces and there.reproduces):
-        return known
-    fits = [Fit(here.rule, 1 - kept.equal, 0.0) for kept in (here, there)]
+        return None
+    fits = [Fit(kept.rule, 1 - kept.equal, 0.0) for kept in (here, there)]
     return Side(Identified(fits[0], ()), fits[1], here.lost)
 
 
@@ -94,8 +99,11 @@ def _unmoved(seen: Observed) -> float:
 
 def _record(side: Side, seen: Observed) -> RuleFound:
     fit, rule = side.found.best, side.found.best.rule
+    always = rule.form.clips and clips_all(rule, seen)
+    words = in_words(rule, seen.names) + (_ALWAYS_CLIPPED if always else "")
+    others = dict.fromkeys(in_words(other.rule, seen.names) for other in side.found.others)
     return RuleFound(
-        words=in_words(rule, seen.names),
+        words=words,
         optimizer=rule.form.kind,
         constants=rule.values,
         written=sorted(rule.rounded),
@@ -109,7 +117,7 @@ def _record(side: Side, seen: Observed) -> RuleFound:
         reproduces=side.holds,
         residual=_finite(fit.residual),
         held_out=_finite(side.held_out.residual),
-        others=[in_words(other.rule, seen.names) for other in side.found.others],
+        others=[text for text in others if text != words],
     )
 
 

@@ -18,7 +18,7 @@ from parity.explain.update_rule.observed import Observed
 Kind = Literal["sgd", "adam"]
 DecayForm = Literal["decoupled", "l2", "without lr"]
 Place = Literal["after", "before", "inside"]
-Correction = Literal["on", "off", "frozen"]
+Correction = Literal["on", "frozen", "off"]
 
 
 @dataclass(frozen=True, kw_only=True)

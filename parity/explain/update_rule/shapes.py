@@ -5,15 +5,14 @@ Must not: know where the rates come from.
 Legend: S steps.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from parity.explain.fit import rounded
-from parity.explain.update_rule.forms import Rule
-from parity.explain.update_rule.observed import Observed
 
-_ALIKE = 1e-8
+_ALIKE = 3e-7
+"""Relative to the peak: schedules are computed in float32 here and there."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ def _warmup(head: np.ndarray, peak: float) -> str | None:
         over = 1 / share
         return f"warm-up (t + 1) / {over:.6g}" if abs(over - round(over)) < 1e-6 and over > 1 else None
     slope = (head[-1] - head[0]) / (len(head) - 1)
-    if slope <= 0 or not _same(head, head[0] + slope * np.arange(len(head)), peak):
+    if slope <= 0 or not is_same(head, head[0] + slope * np.arange(len(head)), peak):
         return None
     first, over = head[0] / slope, peak / slope
     if abs(first - round(first)) > 1e-5 or abs(over - round(over)) > 1e-5:
@@ -76,9 +75,9 @@ def _warmup(head: np.ndarray, peak: float) -> str | None:
 def _after(rates_S: np.ndarray, start: int) -> tuple[str, float, float] | None:
     """(words, peak, length) of the rates from `start` on, which begin to fall where they begin."""
     rest, t = rates_S[start:], np.arange(len(rates_S) - start, dtype=float)
-    if _same(rest, np.full_like(rest, rest.mean()), rest[0]):
+    if is_same(rest, np.full_like(rest, rest.mean()), rest[0]):
         return f"constant {_short(rest.mean())}", float(rest.mean()), 1.0 + len(_short(rest.mean()))
-    if len(rest) < 3:
+    if len(rest) < 3 or bool((np.diff(rest) > _ALIKE * abs(rest[0])).any()):
         return None
     for free in (False, True):
         for first in (0, 1, -1):
@@ -103,51 +102,18 @@ def _linear(rest: np.ndarray, share: np.ndarray, free: bool) -> tuple[float, flo
     """(peak, final) with final + (peak - final) * share the rates."""
     if not free:
         peak = float((rest @ share) / (share @ share))
-        return (peak, 0.0) if peak > 0 and _same(rest, peak * share, peak) else None
+        return (peak, 0.0) if peak > 0 and is_same(rest, peak * share, peak) else None
     columns = np.stack([share, 1 - share], axis=1)
     (peak, final), *_ = np.linalg.lstsq(columns, rest, rcond=None)
-    if peak <= 0 or final < 0 or not _same(rest, columns @ np.array([peak, final]), peak):
+    if peak <= 0 or final < 0 or not is_same(rest, columns @ np.array([peak, final]), peak):
         return None
     return float(peak), float(final)
 
 
-def _same(a: np.ndarray, b: np.ndarray, scale: float) -> bool:
+def is_same(a: np.ndarray, b: np.ndarray, scale: float) -> bool:
+    """Whether numbers are alike, relative to a scale."""
     return bool(np.abs(a - b).max(initial=0.0) <= _ALIKE * abs(scale))
 
 
 def _short(value: float) -> str:
     return f"{rounded(value):.6g}"
-
-
-def clipped_rates(rule: Rule, seen: Observed) -> Rule | None:
-    """Where rates are a constant times min(1, max_norm / (norm + clip_eps)), the rule written so.
-
-    Without momentum a clipped gradient cannot be told from a lower rate but by this: 1 / rate is then linear
-    in the norm.
-    """
-    rates_S, norms_S = rule.rates_S, seen.norms_S
-    if rule.form.clips or shape_of(rates_S).known or not (rates_S > 0).all():
-        return None
-    order = np.argsort(-norms_S)
-    for count in range(len(order), 2, -1):
-        clipped, free = order[:count], order[count:]
-        columns = np.stack([norms_S[clipped], np.ones(count)], axis=1)
-        slower = 1 / rates_S[clipped]
-        (slope, shift), *_ = np.linalg.lstsq(columns, slower, rcond=None)
-        if slope <= 0 or not _same(columns @ np.array([slope, shift]), slower, slower.max()):
-            continue
-        rate = float(rates_S[free].mean()) if len(free) else float(rates_S.max())
-        if len(free) and not _same(rates_S[free], np.full(len(free), rate), rate):
-            continue
-        eps = max(0.0, shift / slope)
-        limit = 1 / (slope * rate)
-        if len(free):
-            rate, limit = rounded(rate), rounded(1 / (slope * rate))
-        values = {"max_norm": float(limit), "clip_eps": rounded(eps) if eps > 1e-10 else 0.0}
-        return replace(
-            rule,
-            form=replace(rule.form, clips=True),
-            values=rule.values | values,
-            rates_S=np.full_like(rates_S, rate),
-        )
-    return None

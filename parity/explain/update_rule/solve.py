@@ -17,6 +17,7 @@ from parity.explain.update_rule.observed import Observed
 _MOST_STEPS = 60
 _SLOW, _MOST_SLOW = 0.97, 3
 """A form that is right falls fast; one that falls by less than this so often in a row is given up."""
+_MOST_DAMPING = 1e8
 _LEAST_GAP = 1e-7
 """Betas stay so far below 1."""
 _GAPS = ("beta1", "beta2", "momentum")
@@ -26,6 +27,11 @@ _GAPS = ("beta1", "beta2", "momentum")
 def misses(rule: Rule, seen: Observed) -> np.ndarray:
     """(S, N): what is left of the updates, over the size of each tensor's."""
     return (seen.updates_SN - updates(rule, seen)) / _scale(seen)
+
+
+def median(rule: Rule, seen: Observed) -> float:
+    """The usual size of what is left."""
+    return float(np.median(np.abs(misses(rule, seen))))
 
 
 def with_best_rates(rule: Rule, seen: Observed) -> Rule:
@@ -54,16 +60,15 @@ def solve(rule: Rule, seen: Observed, held: frozenset[str] = frozenset()) -> Rul
         columns = columns / scale * np.sqrt(weights)[:, None]
         target = -miss.ravel() * np.sqrt(weights)
         square, product = columns.T @ columns, columns.T @ target
-        better = False
-        while damping < 1e8:
+        tried, left = rule, miss
+        while damping < _MOST_DAMPING:
             step = np.linalg.lstsq(square + damping * np.eye(len(square)), product, rcond=1e-15)[0]
             tried = _moved(rule, names, step / scale)
             left = misses(tried, seen)
             if _cost(left, usual) < _cost(miss, usual):
-                better = True
                 break
             damping *= 10
-        if not better:
+        if damping >= _MOST_DAMPING:
             break
         slow = slow + 1 if _cost(left, usual) > _SLOW * _cost(miss, usual) else 0
         rule, miss, damping = tried, left, max(damping / 30, 1e-14)
@@ -74,8 +79,8 @@ def solve(rule: Rule, seen: Observed, held: frozenset[str] = frozenset()) -> Rul
 
 def _scale(seen: Observed) -> np.ndarray:
     # A tensor that hardly moves tells nothing beyond its rounding.
-    floor_ST = np.maximum(seen.size_ST, 1e3 * seen.rounding_ST) + 1e-300
-    return floor_ST[:, seen.tensor_N] * 1.0
+    floor_ST = np.maximum(np.maximum(seen.size_ST, 1e3 * seen.rounding_ST), 1e-100)
+    return floor_ST[:, seen.tensor_N]
 
 
 def _cost(miss: np.ndarray, usual: float) -> float:
