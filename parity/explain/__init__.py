@@ -5,6 +5,7 @@
     signature   what the first difference looks like
     fit         an unknown constant, solved from the residual
     search      tries edits, keeps those that close something and open nothing, until nothing is left
+    own_optimizers, update_rule    the same where each side brings an optimizer that edits do not reach
     command     `parity explain`; `reproduce.py` goes into the folder that it leaves where nothing explains
 
 Edits are made on the torch side, which can make all of them; what makes torch equal to JAX tells as much

@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
-from spec.edits import CATALOGUE, Edit, parse, refuse, show, why_not
+from spec.edits import CATALOGUE, Edit, constants, device_table, parse, refuse, show, why_not
 from spec.edits.data import edited_rows
+from spec.edits.decay import edited_table
 from spec.edits.weights import moved
 from spec.errors import RuleError
+from spec.presets import PRESETS
 
 
 def test_every_line_can_be_tried_and_mended() -> None:
@@ -79,3 +81,33 @@ def test_labels_shift_and_the_rest_stays() -> None:
     edited = edited_rows([parse("label_shift=1")], rows, "gpt")
     assert edited["labels"].tolist() == [[3, 4, -1]] and edited["tokens"] is rows["tokens"]
     assert edited_rows([parse("label_shift=-1")], rows, "gpt")["labels"].tolist() == [[-1, 2, 3]]
+
+
+@pytest.mark.parametrize("value", [-1, 1])
+def test_the_warm_up_moves_alone(value: int) -> None:
+    problem = PRESETS["tiny"]().problem
+    rates = device_table(problem, constants(problem))[:, 0]
+    moved_rates = device_table(problem, constants(problem, [Edit(name="warmup_offset", value=value)]))[:, 0]
+    end = problem.schedule.warmup_steps
+    assert end > 2
+    assert np.array_equal(moved_rates[end:], rates[end:])
+    inside = slice(0, end - 1) if value > 0 else slice(1, end)
+    later = slice(1, end) if value > 0 else slice(0, end - 1)
+    assert np.array_equal(moved_rates[inside], rates[later])
+    assert moved_rates[end - 1 if value > 0 else 0] == (rates[end - 1] if value > 0 else 0.0)
+
+
+def test_decay_of_one_tensor_and_of_stacked_layers() -> None:
+    table = PRESETS["tiny"]().problem.parameter_table()
+    declared = {row.name: row.decayed for row in table}
+
+    def changed(*texts: str) -> set[str]:
+        edited = edited_table([parse(text) for text in texts], table)
+        return {row.name for row in edited if row.decayed != declared[row.name]}
+
+    assert changed() == changed("decay_stacked=0") == set()
+    assert changed("decay_tensor@wte.weight=0") == {"wte.weight"}
+    assert changed("decay_tensor@wte.weight=0", "decay_tensor@wte.weight=1") == set(), "the last counts"
+    stacked = changed("decay_stacked=1")
+    assert stacked == {name for name, decays in declared.items() if not decays and name.startswith("blocks.")}
+    assert changed("decay_stacked=1", "decay_tensor@blocks.0.ln1.bias=0") == stacked - {"blocks.0.ln1.bias"}

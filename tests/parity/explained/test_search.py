@@ -18,6 +18,7 @@ from tests.parity.explained.planting import Planting
 UNDONE = {
     "clip_eps=1e-2": "clip_eps=0",
     "max_norm=0.5": "max_norm=1",
+    "clip_parts=1": "clip_parts=0",
     "adam_eps=1e-4": "adam_eps=1e-08",
     "adam_eps_place=2": "adam_eps_place=0",
     "bias_correction=0": "bias_correction=1",
@@ -26,7 +27,9 @@ UNDONE = {
     "weight_decay=0.03": "weight_decay=0.1",
     "decay_form=1": "decay_form=0",
     "decay_all=1": "decay_all=0",
+    "decay_tensor@ln.weight=1": "decay_tensor@ln.weight=0",
     "schedule_offset=1": "schedule_offset=0",
+    "warmup_offset=1": "warmup_offset=0",
     "schedule_end=-1": "schedule_end=0",
     "loss_scale=1.25": "loss_scale=1",
     "grad_scale=0.5": "grad_scale=1",
@@ -50,6 +53,8 @@ UNDONE |= {"conv_padding=1": "conv_padding=2", "mask_value=-10": "mask_value=-10
 NOT_IN_THE_KITCHEN = {"batchnorm_eps", "batchnorm_momentum", "batchnorm_biased", "qkv_split"}
 # Seen where means are large, which they are not there: tests/corpus has such a pair.
 NOT_IN_THE_KITCHEN |= {"layernorm_fast_variance"}
+# Its layers have no numbers.
+NOT_IN_THE_KITCHEN |= {"decay_stacked"}
 NOTHING_TO_COMPILE = {"excess_precision"}
 
 
