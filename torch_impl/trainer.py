@@ -21,7 +21,7 @@ from torch import Tensor
 from spec import codec
 from spec.checkpoint import Checkpoint, Position
 from spec.data.batches import Batch, RowSource, open_source
-from spec.edits import CATALOGUE, Edit, constants
+from spec.edits import CATALOGUE, Constants, Edit, constants
 from spec.edits.data import edited_rows
 from spec.edits.decay import edited_table
 from spec.edits.weights import moved
@@ -92,18 +92,7 @@ class Trainer:
         # A preset's own model reads some of its constants itself.
         calls = [edit for edit in self._edits if side or not hasattr(chosen, edit.name)]
         self.side = edited(side or preset_side(problem, chosen), calls, self._edited)
-        if any(CATALOGUE[edit.name].reach == "model" for edit in calls) and mode != "eager":
-            raise RuleError(
-                "Calls inside a model are edited where they are made one by one.",
-                f"{', '.join(edit.name for edit in calls)} in mode {mode}",
-                "take --mode torch=eager",
-            )
-        if chosen.clip_parts and mode.startswith("graph"):
-            raise RuleError(
-                "A graph reduces gradients while they are made.",
-                f"clip_parts in mode {mode}",
-                "take --mode torch=eager",
-            )
+        _refuse_edits(calls, chosen, mode)
         table = edited_table(self._edits, problem.parameter_table())
         self.compiled: Compiled | None = None
         """What the step became; None until the first batch tells its shapes."""
@@ -268,6 +257,26 @@ class Trainer:
             for tensor in self.state.tensors(phase).values():
                 self.ranks.broadcast(tensor)
         self.state.refresh()
+
+
+def _refuse_edits(calls: Iterable[Edit], chosen: Constants, mode: str) -> None:
+    """Refuses edits that a mode cannot make.
+
+    Raises:
+      RuleError: there is one.
+    """
+    if any(CATALOGUE[edit.name].reach == "model" for edit in calls) and mode != "eager":
+        raise RuleError(
+            "Calls inside a model are edited where they are made one by one.",
+            f"{', '.join(edit.name for edit in calls)} in mode {mode}",
+            "take --mode torch=eager",
+        )
+    if chosen.clip_parts and mode.startswith("graph"):
+        raise RuleError(
+            "A graph reduces gradients while they are made.",
+            f"clip_parts in mode {mode}",
+            "take --mode torch=eager",
+        )
 
 
 class _ReadBack:

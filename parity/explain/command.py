@@ -237,7 +237,8 @@ def lines(explanation: causes.Explanation) -> list[str]:
         nearest = sorted(step.tried, key=lambda one: (-one.closed, one.left))[:3]
         if not step.confirmed and nearest:
             found.append("   nearest: " + ", ".join(f"{one.edit} leaves {one.left:.1e}" for one in nearest))
-    found += ["", f"{explanation.passes} edited passes in {explanation.seconds:.0f} s: {explanation.folder}"]
+    what = "passes" if explanation.update_rules is not None else "edited passes"
+    found += ["", f"{explanation.passes} {what} in {explanation.seconds:.0f} s: {explanation.folder}"]
     if explanation.reproduction:
         found.append(f"reproduce: python {explanation.reproduction}/reproduce.py")
     if explanation.attribution:

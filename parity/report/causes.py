@@ -69,7 +69,7 @@ class Explanation(Struct, kw_only=True):
     """Passes and, where something is left, the folder that reproduces it."""
     reproduction: str | None
     passes: int
-    """Edited passes of the torch side."""
+    """Edited passes of the torch side; of optimizers of one's own, passes of both sides."""
     seconds: float
     attribution: Attribution | None = None
     """Which edge carries the difference; null where an edit explains all of it and nobody asked."""
