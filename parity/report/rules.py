@@ -53,7 +53,7 @@ class UpdateRules(Struct, kw_only=True):
 
     rules: dict[str, RuleFound]
     differences: list[str]
-    """Each a cause, in words."""
+    """Each a cause, in words; none where a side's rule is not known."""
     rows: list[RateRow]
     """Steps 0, 1, the end of warm-up, the last of the run and the one after it."""
     steps: int

@@ -61,14 +61,16 @@ def rules_of(told: Told, workers: dict[str, Worker], out: Path) -> tuple[UpdateR
         for side, known in sides.items()
         if known.found.best.rule.stored and known.lost is not None
     ]
+    confirmed = all(side.holds for side in sides.values())
+    apart = [*stored, *differences(found, seen, lambda name: _stacked(told, name))] if confirmed else []
     rules = UpdateRules(
         rules={side: _record(known, seen[side]) for side, known in sides.items()},
-        differences=[*stored, *differences(found, seen, lambda name: _stacked(told, name))],
+        differences=apart,
         rows=[_row(step, found, seen) for step in _steps(told, found, seen["torch"].num_steps)],
         steps=seen["torch"].num_steps,
         gradient_rel=followed.gradient_rel,
     )
-    return rules, all(side.holds for side in sides.values())
+    return rules, confirmed
 
 
 def _other(side: str) -> str:
