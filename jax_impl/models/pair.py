@@ -6,6 +6,8 @@ user's code computes. Counterpart: `torch_impl/models/pair.py`.
 """
 
 import types
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -31,7 +33,7 @@ def load_side(files: PairFiles, problem: Problem) -> Side:
     path = files.jax
     is_own = isinstance(problem.optimizer, OwnOptimizer)
     wide = _is_wide()
-    module = user_code.load(path, ["build", "loss", *(["optimizer"] if is_own else [])])
+    module = _module(path, _changed_ns(path), ("build", "loss", *(("optimizer",) if is_own else ())))
     _keep_wide(wide, files)
     compute = jnp.dtype(problem.profile.compute)
 
@@ -56,6 +58,17 @@ def load_side(files: PairFiles, problem: Problem) -> Side:
         return _sum_and_count(module.loss(model, rounded), path)
 
     return Side(build, loss, module.optimizer if is_own else None, files.links)
+
+
+@lru_cache(maxsize=4)
+def _module(path: str, changed_ns: int, functions: tuple[str, ...]) -> types.ModuleType:
+    """The file, executed once for all jobs of a process: a class of a state in it must stay one class."""
+    del changed_ns
+    return user_code.load(path, functions)
+
+
+def _changed_ns(path: str) -> int:
+    return Path(path).stat().st_mtime_ns if Path(path).is_file() else 0
 
 
 def _is_wide() -> bool:

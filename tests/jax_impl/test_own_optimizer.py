@@ -1,7 +1,9 @@
 """A user's own module, loss and optax transformation through the same trainer: the loop that users write."""
 
+import os
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -10,8 +12,10 @@ import pytest
 from flax import nnx
 
 from jax_impl.models import Side
+from jax_impl.models.pair import load_side
 from spec.errors import RuleError
-from spec.run import AdamW
+from spec.run import AdamW, OwnOptimizer
+from spec.workloads.pair import PairFiles
 from tests.jax_impl.small import assert_equal_bits, make_trainer, mlp_problem
 
 STEPS = 12
@@ -121,3 +125,22 @@ def test_what_it_keeps_is_in_no_checkpoint(jax_x64) -> None:
         trainer.checkpoint()
     with pytest.raises(RuleError, match="stock"):
         make_trainer(problem(), "baseline:jit", side=Side(module, loss, OPTIMIZERS["sgd"]))
+
+
+def test_classes_of_a_users_file_stay_one_over_the_jobs_of_a_process(tmp_path: Path) -> None:
+    """An optimizer whose state is a class of the file itself: JAX compares classes, not their names."""
+    file = tmp_path / "jax_side.py"
+    file.write_text(
+        "from typing import NamedTuple\n"
+        "class State(NamedTuple):\n    count: int\n"
+        "def build(): ...\ndef loss(model, batch): ...\ndef optimizer(): return State\n"
+    )
+    files = PairFiles(torch="none", jax=str(file))
+    problem = mlp_problem(optimizer=OwnOptimizer())
+    first, second = load_side(files, problem), load_side(files, problem)
+    assert first.optimizer is not None and second.optimizer is not None
+    assert first.optimizer() is second.optimizer()
+    file.write_text(file.read_text() + "# changed\n")
+    os.utime(file, ns=(1, 1))
+    changed = load_side(files, problem).optimizer
+    assert changed is not None and changed() is not first.optimizer(), "a changed file is read again"
