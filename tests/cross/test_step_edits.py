@@ -1,6 +1,7 @@
-"""Gradients clipped micro-batch by micro-batch, on both sides, against the formula with torch's autograd."""
+"""Edits of the step that are more than a constant: both sides make the same of them, and what is meant."""
 
 import numpy as np
+import pytest
 import torch
 
 import torch_impl
@@ -57,3 +58,23 @@ def test_both_sides_clip_each_micro_batch() -> None:
     step = bare(torch_side.export(["param"]))
     assert relative_difference(bare(jax_side.export(["param"])), step) < 1e-12
     assert abs(jax_side.metrics().grad_norm / torch_side.metrics().grad_norm - 1) < 1e-12
+
+
+@pytest.mark.parametrize("text", ["decay_tensor@fc1.bias=1", "decay_tensor@fc2.weight=0", "warmup_offset=1"])
+def test_both_sides_make_the_same_edit(text: str) -> None:
+    found, edit = {}, (parse(text),)
+    for name, trainer in (
+        ("plain", torch_impl.Trainer(PROBLEM, Execution(), "eager")),
+        ("torch", torch_impl.Trainer(PROBLEM, Execution(), "eager", edit)),
+        ("jax", make_trainer(PROBLEM, "jit", edit)),
+    ):
+        for step in range(2):
+            trainer.step(trainer.feed.rows(step))
+        found[name] = bare(trainer.export(["param"]))
+    assert relative_difference(found["jax"], found["torch"]) < 1e-12
+    changed = {
+        name for name, array in found["torch"].items() if not np.array_equal(array, found["plain"][name])
+    }
+    _, _, target = text.partition("=")[0].partition("@")
+    # What the second step differs by beyond the edited tensor follows from its first one.
+    assert target in changed if target else changed == set(found["plain"])
