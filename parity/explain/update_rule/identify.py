@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import get_args
 
+import numpy as np
+
 from parity.explain.update_rule.beginnings import beginnings
 from parity.explain.update_rule.fits import Fit, judged
 from parity.explain.update_rule.forms import Correction, DecayForm, Form, Place, Rule
@@ -53,6 +55,15 @@ class Identified:
 
 def identify(seen: Observed) -> Identified:
     """The rule that makes a side's updates, or the nearest where none of the family does."""
+    # Beginnings far off give numbers beyond every float; they are given up for what they leave.
+    with np.errstate(over="ignore", invalid="ignore"):
+        good, fits = _fits(seen)
+    ordered = good or sorted(fits, key=lambda fit: fit.residual)
+    return Identified(ordered[0], tuple(ordered[1:4]))
+
+
+def _fits(seen: Observed) -> tuple[list[Fit], list[Fit]]:
+    """Those that reproduce the side, the shortest first, and all that were tried."""
     thin = seen.thinned(max(8, _MOST_ELEMENTS // len(seen.sizes)))
     fits: list[Fit] = []
     for form in _FORMS:
@@ -65,9 +76,7 @@ def identify(seen: Observed) -> Identified:
             fits += _judged_until_good(replace(form, clips=True), thin, seen)
             if fits[-1].is_plain:
                 break
-    good = sorted((fit for fit in fits if fit.reproduces), key=lambda fit: fit.length)
-    ordered = good or sorted(fits, key=lambda fit: fit.residual)
-    return Identified(ordered[0], tuple(ordered[1:4]))
+    return sorted((fit for fit in fits if fit.reproduces), key=lambda fit: fit.length), fits
 
 
 def _judged_until_good(form: Form, thin: Observed, seen: Observed) -> list[Fit]:
