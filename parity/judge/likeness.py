@@ -64,8 +64,11 @@ def liken(a: np.ndarray, b: np.ndarray, s: float, roundoff: float) -> Likeness:
     relative = distance / np.maximum(np.maximum(np.abs(a), np.abs(b)), max(s, _NOTHING))
     index = unravel(int(relative.argmax()), a.shape) if a.size else ()
     square_a, square_b, product = (float(np.vdot(x, y)) for x, y in ((a, a), (b, b), (a, b)))
+    # Of a mask's least numbers the squares are infinite, which is as far apart as can be said.
+    with np.errstate(over="ignore"):
+        square = float(np.mean(np.square(distance))) if a.size else 0.0
     return Likeness(
-        rms=math.sqrt(float(np.mean(np.square(distance)))) if a.size else 0.0,
+        rms=math.sqrt(square),
         largest=float(relative[index]) if a.size else 0.0,
         ratio=product / square_b if square_b else None,
         cosine=product / math.sqrt(square_a) / math.sqrt(square_b) if square_a and square_b else None,
@@ -91,4 +94,5 @@ def factor(array: np.ndarray, truth: np.ndarray, s: float) -> float:
 def spacing(a: float, b: float, roundoff: float) -> float:
     """Distance of neighbouring numbers at the larger of two, in a dtype of that unit roundoff."""
     size = max(abs(float(a)), abs(float(b)), _NOTHING)
-    return 2 * roundoff * 2.0 ** math.floor(math.log2(size))
+    # Of the largest float64 the logarithm rounds up, and two to its power is no float any more.
+    return 2 * roundoff * 2.0 ** (math.frexp(size)[1] - 1)

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from parity.judge.likeness import liken
+from parity.judge.measures import rms
 from parity.judge.oddity import tell
 
 BOTH = ("torch", "jax")
@@ -31,3 +33,9 @@ def test_opposite_infinities_are_of_both() -> None:
 def test_a_number_and_a_whole_tensor_name_no_row() -> None:
     assert tell(np.array(np.nan), np.array(1.0), BOTH) == "torch alone is NaN or infinite in 1 of 1 elements"
     assert tell(np.full((2, 2), np.nan), np.zeros((2, 2)), BOTH).endswith("4 of 4 elements")
+
+
+def test_numbers_whose_squares_overflow_are_measured_without_a_warning() -> None:
+    least, other = np.full(4, np.finfo(np.float64).min), np.zeros(4)
+    found = liken(least, other, 1.0, 2.0**-53)
+    assert found.rms == np.inf == rms(least) and found.largest == 1.0
