@@ -251,10 +251,16 @@ def test_what_a_run_says_is_text_and_nothing_else(tmp_path: Path) -> None:
 def test_a_part_that_is_new_is_shown_as_it_stands(tmp_path: Path) -> None:
     folder = different(tmp_path)
     content = json.loads((folder / "result.json").read_text())
-    content["attribution"] = {"layer": "inductor", "tried": [{"mode": "eager", "same": True}], "left": None}
+    content["attribution"] = {"layer": "inductor", "left": None}
+    content["attribution"]["edges"] = [
+        {"edge": "casts", "between": ["torch f64", "torch"], "errors": {"torch": 1e-9}, "in_run": True}
+    ]
     (folder / "result.json").write_text(json.dumps(content))
-    text = drawn(folder).text
-    assert "Attribution" in text and "inductor" in text and "eager" in text
+    read = drawn(folder)
+    assert "Attribution" in read.text and "inductor" in read.text
+    assert "torch f64, torch" in read.text, "short lists stand in cells"
+    start = read.words.index("Attribution")
+    assert read.words[start:].index("between") < read.words[start:].index("torch f64, torch")
 
 
 def test_manifests_are_told_apart_entry_by_entry(tmp_path: Path) -> None:

@@ -133,7 +133,10 @@ def _environment() -> jinja2.Environment:
 
 def _is_flat(rows: list[Any]) -> bool:
     """Whether records are a table: every value fits in a cell."""
-    return all(
-        isinstance(row, dict) and not any(isinstance(value, dict | list) and value for value in row.values())
-        for row in rows
-    )
+    return all(isinstance(row, dict) and all(map(_fits, row.values())) for row in rows)
+
+
+def _fits(value: Any) -> bool:
+    """Whether it is a word, a number, or two or three of them."""
+    inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+    return len(inner) <= 3 and not any(isinstance(one, dict | list) for one in inner)
