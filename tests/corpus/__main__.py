@@ -28,35 +28,35 @@ def main() -> int:
     )
     options = parser.parse_args()
     cases = read_all()
-    wanted = [name.upper() for name in options.cases] or list(cases)
-    if unknown := [name for name in wanted if name not in cases]:
+    names = [name.upper() for name in options.cases] or list(cases)
+    if unknown := [name for name in names if name not in cases]:
         parser.error(f"no such case: {', '.join(unknown)}; there are {', '.join(cases)}")
     options.out.mkdir(parents=True, exist_ok=True)
-    for name in [] if options.no_run else wanted:
+    for name in [] if options.no_run else names:
         _run(cases[name], options.out, options.again)
     found = _kept(cases, options.out)
     text = markdown(cases, found, left_out())
     (options.out / _TABLE).write_text(text, "ascii")
     print(text)
-    mine = [(case, one) for case in map(cases.get, wanted) if case for one in case.variants]
+    mine = [(case, one) for case in map(cases.get, names) if case for one in case.variants]
     stands = [standing(one, found[case.id, one.name]) for case, one in mine if (case.id, one.name) in found]
     return int("FAIL" in stands)
 
 
 def _run(case: Case, out: Path, again: bool) -> None:
-    """Runs what is not kept yet; a case's file is written over once all of it is run again."""
+    """Runs what is not kept yet, and writes the case's file after each variant."""
     path = out / f"{case.folder.name}.jsonl"
-    kept = {} if again else _lines(path)
-    lines = []
+    lines = _lines(path)
     for variant in case.variants:
-        if variant.name in kept and (judged := _judged(kept[variant.name], case, variant)):
-            lines.append(json.dumps(judged))
-            continue
-        found: Found = run(case, variant)
-        lines.append(as_json(found))
-        words = "; ".join(found.wrong) or "as expected"
-        print(f"{case.id} {variant.name}: {words} ({found.seconds:.0f} s)", file=sys.stderr, flush=True)
-        path.write_text("\n".join(lines) + "\n", "ascii")
+        if not again and variant.name in lines and (judged := _judged(lines[variant.name], case, variant)):
+            lines[variant.name] = judged
+        else:
+            found: Found = run(case, variant)
+            lines[variant.name] = json.loads(as_json(found))
+            words = "; ".join(found.wrong) or "as expected"
+            print(f"{case.id} {variant.name}: {words} ({found.seconds:.0f} s)", file=sys.stderr, flush=True)
+        kept = [json.dumps(lines[one.name]) for one in case.variants if one.name in lines]
+        path.write_text("\n".join(kept) + "\n", "ascii")
 
 
 def _judged(finding: dict[str, Any], case: Case, variant: Variant) -> dict[str, Any] | None:

@@ -56,7 +56,8 @@ def run(case: Case, variant: Variant) -> Found:
         paths = sorted(Path(folder).glob("runs/*/result.json"))
         result: dict[str, Any] = json.loads(paths[-1].read_text()) if paths else {}
     said = "\n".join(one.stdout + one.stderr for one in done)
-    said = said.replace(str(case.folder), case.folder.name).replace(folder + "/", "")
+    for path, name in ((str(case.folder), case.folder.name), (f"{folder}/", ""), (f"{sys.prefix}/", "")):
+        said = said.replace(path, name)
     divergence = (result.get("numerics") or {}).get("first_divergence") or {}
     explanation, power = result.get("explanation") or {}, result.get("power") or {}
     rows = [(row["edit"].split("=")[0].split("@")[0], row["caught"]) for row in power.get("rows", [])]

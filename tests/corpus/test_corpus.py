@@ -1,11 +1,16 @@
 """The corpus as tests: every case is well formed, and, slowly, the tool says of each what it must."""
 
+import json
+from dataclasses import fields
+from pathlib import Path
+
 import pytest
 
 from spec.edits import CATALOGUE
+from tests.corpus import __main__ as corpus
 from tests.corpus.case import ALL, Case, Variant, left_out, read_all
 from tests.corpus.matrix import markdown
-from tests.corpus.running import run
+from tests.corpus.running import Found, run, wanted
 
 CASES = read_all()
 VARIANTS = [(case, variant) for case in CASES.values() for variant in case.variants]
@@ -40,6 +45,28 @@ def test_a_miss_is_never_counted_as_a_pass() -> None:
     assert "0 pass, 1 MISS, 0 FAIL" in text and "MISS: The tool cannot do it." in text
     text = markdown({"P01": case}, {("P01", ""): found | {"wrong": ["verdict SAME"]}}, {})
     assert "0 pass, 0 MISS, 1 FAIL" in text
+
+
+def test_what_is_kept_stays_where_a_variant_is_run_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = (Variant(name=name, commands=("run",), verdict="SAME") for name in ("one", "other"))
+    case = Case(id="P01", folder=Path("p01_x"), sources=("a",), symptom="b", must="c", variants=(one, other))
+    ran: list[str] = []
+
+    def run(case: Case, variant: Variant) -> Found:
+        ran.append(variant.name)
+        empty = {field.name: [] if "list" in str(field.type) else "" for field in fields(Found)}
+        seconds = {"seconds": 0.0, "commands": ["run"], "expected": wanted(variant)}
+        return Found(**(empty | {"case": "P01", "variant": variant.name} | seconds))
+
+    monkeypatch.setattr(corpus, "run", run)
+    corpus._run(case, tmp_path, again=False)
+    path = tmp_path / "p01_x.jsonl"
+    path.write_text(path.read_text().splitlines()[1] + "\n")
+    corpus._run(case, tmp_path, again=False)
+    assert ran == ["one", "other", "one"]
+    assert [json.loads(line)["variant"] for line in path.read_text().splitlines()] == ["one", "other"]
 
 
 @pytest.mark.slow  # Each starts both frameworks several times.

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from parity.report import deliver, page
+from parity.report.equivalence import Equivalence, SeedRow
 from parity.report.page.folder import RunFolder
 from parity.report.page.manifests import section as manifests
 from parity.report.page.tensors import in_bounds
@@ -87,6 +88,29 @@ def compared(folder: Path) -> Path:
     )
 
 
+def equivalent(folder: Path) -> Path:
+    for side in ("torch", "jax"):
+        write_pass(folder / "passes" / f"seed0000_{side}_run", side)
+    rows = [
+        SeedRow(seed=seed, last={"torch": 3.0, "jax": 3.01}, difference=-0.003 * seed) for seed in range(4)
+    ]
+    found = Equivalence(
+        outcome="EQUIVALENT",
+        quantity="loss",
+        margin=0.01,
+        window=0.1,
+        alpha=0.05,
+        seeds=[*rows, SeedRow(seed=4, last={"torch": None, "jax": 3.0}, difference=None)],
+        mean=-0.0045,
+        spread=0.004,
+        interval=[-0.009, -0.0001],
+        p=0.02,
+        seeds_needed=None,
+        notes=["a note"],
+    )
+    return save(folder, command="equivalence", verdict="SAME", equivalence=found)
+
+
 def nothing(folder: Path) -> Path:
     return save(folder, verdict="FAILED", exit_code=6)
 
@@ -98,7 +122,19 @@ def traced(folder: Path) -> Path:
     return same(folder)
 
 
-KINDS = [same, different, not_comparable, one_not_finite, failed, one_side, bench, compared, nothing, traced]
+KINDS = [
+    same,
+    different,
+    not_comparable,
+    one_not_finite,
+    failed,
+    one_side,
+    bench,
+    compared,
+    equivalent,
+    nothing,
+    traced,
+]
 
 
 def drawn(folder: Path) -> Page:
@@ -156,6 +192,14 @@ def test_the_page_of_a_run_shows_every_part(tmp_path: Path) -> None:
         assert head in text
     assert "parity run tiny" in text
     assert "not measured: " in text or "Not measured: " in text
+
+
+def test_the_seeds_of_an_equivalence_are_shown_against_the_margin(tmp_path: Path) -> None:
+    read = drawn(equivalent(tmp_path))
+    assert "the sides end alike" in read.text and "margin 1 %, 5 seeds" in read.text
+    assert [row for row in read.words if row.startswith("seed ")] == [f"seed {seed}" for seed in range(5)]
+    marks = [one for one in read.all("circle") if one["class"] == "dot s3"]
+    assert len(marks) == 2 * 4, "one a seed with a difference, in both widths"
 
 
 def test_a_failed_run_shows_the_last_words_of_its_side(tmp_path: Path) -> None:

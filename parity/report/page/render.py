@@ -19,6 +19,7 @@ from parity.report.page import (
     curves,
     glance,
     manifests,
+    seeds,
     speed,
     tensors,
     timeline,
@@ -38,7 +39,7 @@ _TITLES = {
 }
 _DRAWN = {
     "schema_version", "command", "verdict", "exit_code", "reasons", "runs", "curves", "numerics",
-    "comparisons", "speed", "capture", "bench", "launches", "seconds", "unmeasured",
+    "comparisons", "equivalence", "speed", "capture", "bench", "launches", "seconds", "unmeasured",
 }  # fmt: skip
 """Fields of the result that have a section; what is added later is shown as it stands."""
 
@@ -91,6 +92,7 @@ def render(result: Result, raw: dict[str, Any], folder: RunFolder) -> str:
             meaning=words.EXIT_CODES.get(result.exit_code, "not a code of this version"),
             notes=words.other_reasons(result),
             glance=glance.facts(result),
+            seeds=seeds.section(result),
             missing=[(name, one.why_not) for name, one in sections.items() if one.why_not],
             **sections,
             capture=capture.section(result, folder),

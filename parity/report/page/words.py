@@ -25,8 +25,17 @@ MARKS = {"SAME": "=", "DIFFERENT": "\u2260", "INCONCLUSIVE": "?", "NOT_COMPARABL
 """A sign beside each verdict, for who does not see its colour."""
 
 
+_OUTCOMES = {
+    "EQUIVALENT": "Over many seeds the sides end alike, within the margin stated beforehand",
+    "DIFFERENT": "Over many seeds the sides end apart, by more than the margin stated beforehand",
+    "INCONCLUSIVE": "These seeds do not decide whether the sides end alike",
+}
+
+
 def verdict_sentence(result: Result) -> str:
     """What the run found, in one sentence."""
+    if result.equivalence is not None and result.equivalence.outcome is not None:
+        return f"{_OUTCOMES[result.equivalence.outcome]}: {rows.headline(result).partition('  ')[2]}."
     reason = result.reasons[0].rstrip(".") if result.reasons else "no reason was recorded"
     match result.verdict:
         case "SAME":
@@ -92,4 +101,4 @@ def bytes_(value: float) -> str:
 
 def reason(reasons: Mapping[str, str], name: str) -> str:
     """Why a value is null."""
-    return reasons.get(name) or "the side gave no reason"
+    return reasons.get(name) or "no reason was recorded"
