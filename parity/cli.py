@@ -54,7 +54,7 @@ def _do(command: Any, argv: list[str]) -> ExitCode:
 
             return run(command, argv)
         case commands.Bench():
-            from parity.bench import bench
+            from parity.bench.command import bench
 
             return bench(command, argv)
         case commands.Compare():

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from parity.contenders import Contender
+from parity.bench.contenders import Contender
 from parity.report.speeds import HostModel
 
 _TIE = 1e-9

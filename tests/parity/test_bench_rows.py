@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from parity.bench_blocks import alone, calls, check_goes_on, last_launch, last_pass
-from parity.bench_rows import rows, told
-from parity.contenders import contenders, why_not
+from parity.bench.blocks import alone, calls, check_goes_on, last_launch, last_pass
+from parity.bench.contenders import contenders, why_not
+from parity.bench.rows import rows, told
 from parity.options import Bench
 from parity.plan import Plan, make_plan
 from parity.report import bench_table

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parity import sweep
-from parity.bench_blocks import calls
+from parity.bench import sweep
+from parity.bench.blocks import calls
 from parity.options import Bench
 from parity.plan import Plan, make_plan
 from parity.report import bench_table

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from parity.bench_blocks import Block, new_call
-from parity.contenders import Contender
+from parity.bench.blocks import Block, new_call
+from parity.bench.contenders import Contender
 from parity.speed.figures import TimePass
 from spec import codec, record
 from spec.job import Job, Timing

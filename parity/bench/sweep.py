@@ -1,6 +1,6 @@
 """A benchmark over several batches: which, what is declared of it beforehand, and what its points show.
 
-Must not: start anything; `bench.py` does.
+Must not: start anything; `command.py` does.
 """
 
 import dataclasses
@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from parity.bench_blocks import Block, Call
-from parity.bench_rows import passes_of
-from parity.contenders import Contender
+from parity.bench.blocks import Block, Call
+from parity.bench.contenders import Contender
+from parity.bench.rows import passes_of
 from parity.plan import Plan
 from parity.report.speeds import Sweep, SweepPoint
 from parity.speed import crossing, host_model

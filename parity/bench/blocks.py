@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from parity.contenders import Contender
+from parity.bench.contenders import Contender
 from parity.folders import read_json
 from parity.plan import Plan
 from parity.report.speeds import Invocation

@@ -8,17 +8,18 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from parity import against, assemble, bench_blocks, bench_rows, folders, sweep, traced, turns
+from parity import against, assemble, folders, traced, turns
 from parity.beginning import begin
-from parity.bench_blocks import Block, Call
-from parity.contenders import Contender, contenders
+from parity.bench import blocks, rows, sweep
+from parity.bench.blocks import Block, Call
+from parity.bench.contenders import Contender, contenders
+from parity.bench.sweep import Axis
 from parity.options import Bench
 from parity.plan import Plan, make_plan
 from parity.progress import Progress
 from parity.report import deliver
 from parity.report.result import SCHEMA_VERSION, BenchRow, LaunchRecord, Result, Speed
 from parity.session import Held, hold
-from parity.sweep import Axis
 from parity.training import TIMING
 from spec.environment import describe_environment
 from spec.errors import ExitCode, RuleError
@@ -42,7 +43,7 @@ def bench(options: Bench, argv: Sequence[str]) -> ExitCode:
     saved = against.find(options, plan, folder) if plan.pair else saved
     for note in notes:
         progress.say(note)
-    with bench_blocks.alone(folder):
+    with blocks.alone(folder):
         call, held = _measure(options, argv, plan, axis, chosen, timing, folder, progress)
         result = _result(plan, folder, held, axis, call, started)
         result.reasons += notes
@@ -86,7 +87,7 @@ def _folder(
             )
         folder = _into(options)
         assert folder is not None
-        bench_blocks.check_goes_on(folder, plan, declared, describe_environment())
+        blocks.check_goes_on(folder, plan, declared, describe_environment())
         return folder, plan
     folder, settled = begin(plan, options, argv, progress, {"sweep": declared})
     if settled.refusals:
@@ -116,22 +117,22 @@ def _measure(
     """Measures what is asked for and not whole yet; how it ended is written down."""
     batches = [plan.spec.problem.global_batch]
     if axis is not None:
-        batches = sweep.left(axis, folder, bench_blocks.calls(folder), chosen)
+        batches = sweep.left(axis, folder, blocks.calls(folder), chosen)
         if not batches:
             raise RuleError(
                 "Something of the sweep is left to measure.",
                 f"{folder.name}: every batch has all of these contenders",
                 "name further --baselines or --mode, or leave --into out",
             )
-    blocks, order = [], []
-    made = bench_blocks.last_pass(folder)
+    planned, order = [], []
+    made = blocks.last_pass(folder)
     for batch in batches:
         own = turns.timed(sweep.with_batch(plan, batch), folder, chosen, timing, made)
         names = [Path(job.out).name for turn in own for job in turn.jobs]
-        blocks.append(Block(batch=batch, contenders=chosen, passes=names))
+        planned.append(Block(batch=batch, contenders=chosen, passes=names))
         order, made = [*order, *own], made + len(names)
-    call = bench_blocks.new_call(folder, argv, timing, describe_environment(), blocks)
-    held = hold(plan, turns.joined(order), folder, progress, bench_blocks.last_launch(folder))
+    call = blocks.new_call(folder, argv, timing, describe_environment(), planned)
+    held = hold(plan, turns.joined(order), folder, progress, blocks.last_launch(folder))
     for batch in batches if options.trace else ():
         held += traced.hold_traces(sweep.with_batch(plan, batch), folder, chosen, timing, held, progress)
     call.ended = held[-1].ended.how
@@ -144,8 +145,8 @@ def _result(
 ) -> Result:
     judging = time.monotonic()
     code, message = assemble.failure(held)
-    records, calls = assemble.launches(held), bench_blocks.calls(folder)
-    rows = bench_rows.rows(folder, calls)
+    records, calls = assemble.launches(held), blocks.calls(folder)
+    timed = rows.rows(folder, calls)
     speed, why_not = _speed(held, axis)
     now = time.monotonic()
     return Result(
@@ -153,19 +154,19 @@ def _result(
         command="bench",
         verdict="FAILED" if code else None,
         exit_code=int(code),
-        reasons=[*([message] if message else []), *_go_on(folder, held), *_fastest(rows)],
+        reasons=[*([message] if message else []), *_go_on(folder, held), *_fastest(timed)],
         runs=[assemble.run_ref(folder, plan)],
         curves={},
         numerics=None,
         comparisons=[],
         speed=speed,
         capture=assemble.capture(held),
-        bench=rows,
+        bench=timed,
         launches=[*_earlier(folder, call), *records],
         seconds=assemble.seconds(records, now - started, now - judging),
         unmeasured={"numerics": "bench measures speed; parity run judges numbers"}
         | ({} if speed else {"speed": why_not}),
-        warnings=bench_rows.told(folder, calls),
+        warnings=rows.told(folder, calls),
         invocations=[one.told() for one in calls],
         sweep=sweep.results(axis, folder, calls, plan.spec.execution.device) if axis else None,
     )

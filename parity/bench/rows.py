@@ -6,8 +6,8 @@ Must not: form a ratio of passes that were not measured together.
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from parity.bench_blocks import Block, Call
-from parity.contenders import Contender
+from parity.bench.blocks import Block, Call
+from parity.bench.contenders import Contender
 from parity.report.result import BenchRow
 from parity.report.speeds import Ratio, SpeedWarning
 from parity.speed import conditions, statistics, warnings

@@ -1,0 +1,1 @@
+"""`parity bench`: contenders timed beside each other, in blocks that are measured together; one batch or several."""
