@@ -1,1 +1,1 @@
-"""`parity bench`: contenders timed beside each other, in blocks that are measured together; one batch or several."""
+"""`parity bench`: contenders timed beside each other, in blocks measured together; one batch or several."""
