@@ -4,7 +4,12 @@ import numpy as np
 
 from spec.pairs import AdamW, Pair, Schedule
 
-pair = Pair(steps=3, optimizer=AdamW(), schedule=Schedule(kind="constant", peak_lr=1e-3))
+pair = Pair(
+    torch="../p24_momentum/torch_side.py",
+    steps=3,
+    optimizer=AdamW(),
+    schedule=Schedule(kind="constant", peak_lr=1e-3),
+)
 
 
 def batches(step: int) -> dict[str, np.ndarray]:

@@ -3,6 +3,7 @@
 import numpy as np
 
 from spec.pairs import AdamW, Pair, Schedule
+from tests.corpus.tokens import random_tokens
 
 pair = Pair(
     torch="../torch_side.py",
@@ -13,10 +14,6 @@ pair = Pair(
 )
 
 
-VOCAB, T = 13, 4
-
-
 def batches(step: int) -> dict[str, np.ndarray]:
     """Tokens at random, and the next ones as labels."""
-    tokens_BT = np.random.default_rng([5, step]).integers(0, VOCAB, (4, T + 1), dtype=np.int32)
-    return {"tokens": tokens_BT[:, :-1], "labels": tokens_BT[:, 1:]}
+    return random_tokens(5, step, 4)
