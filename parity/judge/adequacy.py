@@ -5,10 +5,13 @@ Read off the records of one side, since the sides agree where this is asked. It 
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
+from safetensors import safe_open
 
 from parity.judge.align import Measured
+from spec.data.folder import batch_file
 from spec.run import AdamW, Problem
 from spec.workloads.gpt import GptSizes
 
@@ -65,10 +68,25 @@ def _lengths(side: Measured, problem: Problem) -> Iterator[str]:
 
 
 def _positions(problem: Problem) -> Iterator[str]:
-    """Of this project's GPT; `parity.pairs.sight` looks at a pair's batches."""
     sizes = problem.sizes
-    if isinstance(sizes, GptSizes) and sizes.seq_len < ENOUGH_POSITIONS:
-        yield f"positions (rows of {sizes.seq_len})"
+    longest = sizes.seq_len if isinstance(sizes, GptSizes) else _longest_of_pair(problem)
+    if longest is not None and longest < ENOUGH_POSITIONS:
+        yield f"positions (rows of {longest})"
+
+
+def _longest_of_pair(problem: Problem) -> int | None:
+    """Length of the rows of token ids in a pair's batches; None where there are none, or they are gone."""
+    file = batch_file(Path(problem.data.path or ""), 0)
+    if problem.workload != "pair" or not file.exists():
+        return None
+    with safe_open(file, framework="np") as batch:
+        slices = [batch.get_slice(name) for name in batch.keys()]  # noqa: SIM118 - a file, not a dict
+        lengths = [one.get_shape()[1] for one in slices if _is_ids(one.get_dtype(), one.get_shape())]
+    return max(lengths, default=None)
+
+
+def _is_ids(dtype: str, shape: list[int]) -> bool:
+    return len(shape) == 2 and dtype.startswith(("I", "U"))
 
 
 def _sums(side: Measured, problem: Problem) -> Iterator[str]:

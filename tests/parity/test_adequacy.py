@@ -3,11 +3,15 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from parity.judge import adequacy
 from parity.judge.align import Measured
 from parity.judge.verdict import judge
-from spec.run import AdamW, Problem, RunSpec
+from spec.data.folder import batch_file
+from spec.run import AdamW, DataSpec, Problem, RunSpec
 from spec.schedule import Schedule
+from spec.weights import save_tensors
 from tests.parity.pass_writer import make_content, small_job, small_spec
 
 FULL = 8
@@ -52,6 +56,22 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
         "jax_default_matmul_precision, torch.backends.cuda.matmul)",
     ]
     assert "clipping (none is asked for)" in told(tmp_path / "b", changed(optimizer=AdamW(max_norm=None)))
+
+
+def test_rows_of_a_pair_are_looked_up_in_its_batches(tmp_path: Path) -> None:
+    ids, image = np.zeros((2, 12), np.int32), np.zeros((2, 3, 9), np.float32)
+    save_tensors(batch_file(tmp_path, 0), {"batch/tokens": ids, "batch/image": image})
+    assert list(adequacy._positions(_pair(tmp_path))) == ["positions (rows of 12)"]
+    save_tensors(batch_file(tmp_path, 0), {"batch/image": image, "batch/there": ids.astype(bool)})
+    assert list(adequacy._positions(_pair(tmp_path))) == []
+    assert list(adequacy._positions(_pair(tmp_path / "gone"))) == []
+
+
+def _pair(batches: Path) -> Problem:
+    from spec.workloads.pair import PairSizes
+
+    data = DataSpec(kind="folder", path=str(batches))
+    return replace(small_spec().problem, workload="pair", sizes=PairSizes(), data=data)
 
 
 def test_a_same_says_it_and_a_difference_does_not(tmp_path: Path) -> None:
