@@ -16,14 +16,24 @@ _ROOT = Path(__file__).resolve().parent.parent
 
 
 def side_commands(
-    side: str, jobs: list[Path], device: str, local_processes: int, cluster: Cluster, traced: bool = False
+    side: str,
+    jobs: list[Path],
+    device: str,
+    local_processes: int,
+    cluster: Cluster,
+    traced: bool = False,
+    devices_each: int = 1,
 ) -> list[Command]:
     """What to start on this host so that all ranks of `side` do the jobs in order.
 
     Args:
       traced: whether the side is started by the tracer, which then is the module that runs.
+      devices_each: how many devices a process holds.
     """
     environ = side_environ(device, local_processes)
+    if devices_each > 1 and device == "cpu":
+        given = os.environ.get("XLA_FLAGS", "")
+        environ["XLA_FLAGS"] = f"{given} --xla_force_host_platform_device_count={devices_each}".strip()
     tracer = ["parity.tracer", "-m"] if traced else []
     work = [*tracer, f"{side}_impl", "work", *map(str, jobs)]
     if local_processes * cluster.nodes == 1:

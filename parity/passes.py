@@ -3,14 +3,17 @@
 Must not: decide who runs when; `turns.py` does.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from parity.handoff import Stretch
 from parity.plan import Plan
 from spec.checkpoint.find import FOLDER, step_folder
+from spec.jit import jit_options
 from spec.job import Job, Timing
 from spec.own_optimizer import OwnOptimizer
+from spec.run import RunSpec
 
 _FULL_OBSERVATION_PARAMETERS = 30_000_000
 """Larger models write the first gradients and the last parameters only: a copy of every state would be
@@ -71,7 +74,7 @@ class Passes:
         settings: dict[str, Any] = {
             "side": side,
             "purpose": purpose,
-            "spec": plan.spec,
+            "spec": _in_processes(plan.spec, side, mode or plan.spec.execution.mode(side)),
             "mode": mode or plan.spec.execution.mode(side),
             "steps": plan.spec.problem.steps,
             "out": str(self._folder / "passes" / f"{self._count:03d}_{side}_{label}"),
@@ -79,6 +82,14 @@ class Passes:
             "timing": self._timing,
         }
         return Job(**settings | changes)
+
+
+def _in_processes(spec: RunSpec, side: str, mode: str) -> RunSpec:
+    """The run in as many processes as the mode asks for."""
+    if side != "jax":
+        return spec
+    one_process = jit_options(mode).one_process
+    return replace(spec, execution=replace(spec.execution, jax_one_process=one_process))
 
 
 def observed(plan: Plan) -> tuple[str, ...]:

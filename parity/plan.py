@@ -18,6 +18,7 @@ from parity.resume import Start, find_start
 from spec import edits as catalogue
 from spec.edits import Edit
 from spec.errors import RuleError
+from spec.jit import jit_options
 from spec.job import check_saving
 from spec.own_optimizer import OwnOptimizer
 from spec.pairs.materialise import Outline
@@ -68,6 +69,12 @@ def make_plan(options: Run | Train | Bench) -> Plan:
     if options.timeout_s <= 0:
         raise RuleError("A time-out is positive.", f"--timeout-s {options.timeout_s:g}")
     modes = _modes(options, pair, device, backends)
+    if cluster.nodes > 1 and any(jit_options(mode).one_process for mode in modes["jax"]):
+        raise RuleError(
+            "One process holds devices of one host.",
+            f"--mode {options.mode} --nodes {cluster.nodes}",
+            "leave the word oneprocess out",
+        )
     devices, global_batch, notes = _devices(options, chosen, device, cluster)
     edits = parse_edits(() if isinstance(options, Bench) else options.edit, backends)
     for side, edit in ((side, edit) for side, own in edits.items() for edit in own):

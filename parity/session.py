@@ -58,7 +58,7 @@ def _watched(plan: Plan, turn: Turn, log: Path, first: bool) -> AbstractContextM
 
 
 def _take(plan: Plan, turn: Turn, log: Path, progress: Progress) -> Ended:
-    processes = plan.local_processes
+    processes = turn.processes // plan.cluster.nodes
     what = ", ".join(
         label if count == 1 else f"{label} x {count}"
         for label, count in Counter(_label(job) for job in turn.jobs).items()
@@ -69,7 +69,15 @@ def _take(plan: Plan, turn: Turn, log: Path, progress: Progress) -> Ended:
     )
     files = [job.write() for job in turn.jobs]
     traced = any(job.purpose == "trace" for job in turn.jobs)
-    commands = side_commands(turn.side, files, plan.spec.execution.device, processes, plan.cluster, traced)
+    commands = side_commands(
+        turn.side,
+        files,
+        plan.spec.execution.device,
+        processes,
+        plan.cluster,
+        traced,
+        devices_each=plan.local_processes // processes,
+    )
     ended = launch(
         commands,
         [file.parent for file in files],

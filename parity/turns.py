@@ -20,6 +20,11 @@ class Turn:
     side: str
     jobs: tuple[Job, ...]
 
+    @property
+    def processes(self) -> int:
+        """Over all hosts."""
+        return self.jobs[0].spec.execution.processes(self.side)
+
 
 def judged(plan: Plan, folder: Path, timing: Timing | None) -> list[Turn]:
     """A run: each side once for its numbers, each twice for its speed where `timing` is given, and then the
@@ -66,10 +71,11 @@ def timed(
 
 
 def joined(turns: Iterable[Turn]) -> list[Turn]:
-    """The same jobs in the same order, neighbours of one side in one launch."""
+    """The same jobs in the same order, neighbours of one side in one launch where they run in as many
+    processes."""
     found: list[Turn] = []
     for turn in turns:
-        if found and found[-1].side == turn.side:
+        if found and (found[-1].side, found[-1].processes) == (turn.side, turn.processes):
             found[-1] = Turn(side=turn.side, jobs=(*found[-1].jobs, *turn.jobs))
         else:
             found.append(turn)

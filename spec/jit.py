@@ -20,7 +20,7 @@ WORDS = (
     "off, collectives, while or all (command buffers), min1 (command buffers of one operation too), "
     "concurrent (independent operations of one at once), "
     "kN (N steps a launch), remat (recompute each layer in backward), scan (one loop over the layers), "
-    "apart (every matrix an array of its own)"
+    "apart (every matrix an array of its own), oneprocess (one process holds all devices)"
 )
 
 
@@ -38,6 +38,8 @@ class JitOptions:
     scan_layers: bool = False
     apart: bool = False
     """Every matrix of the state is an array of its own: the device copies less, the host launches more."""
+    one_process: bool = False
+    """One process holds all devices of the run, on one host, instead of one each."""
 
 
 def jit_options(mode: str) -> JitOptions:
@@ -61,8 +63,8 @@ def _option(word: str, mode: str) -> tuple[str, str | int | bool]:
         return "command_buffers", word
     if word == "min1":
         return "smallest_buffer", 1
-    if word in ("remat", "scan", "concurrent", "apart"):
-        return {"scan": "scan_layers"}.get(word, word), True
+    if word in ("remat", "scan", "concurrent", "apart", "oneprocess"):
+        return {"scan": "scan_layers", "oneprocess": "one_process"}.get(word, word), True
     if word[:1] == "k" and word[1:].isdecimal() and int(word[1:]) > 1:
         return "steps_per_launch", int(word[1:])
     raise _refused(mode, repr(word))

@@ -148,11 +148,12 @@ class Execution:
     device: str = "cpu"
     """`cpu` or `cuda`."""
     world_size: int = 1
-    """Processes, one a device, over all hosts."""
+    """Ranks, one a device, over all hosts."""
     torch_mode: str = "eager"
     jax_mode: str = "jit"
     jax_one_process: bool = False
-    """One process of JAX holds all devices of the run, on one host. By default each has a process."""
+    """One process of JAX holds all devices of the run, on one host. By default each has a process. Passes of
+    the mode `jit:oneprocess` have it set."""
     stall_s: float = 540.0
     """How long the JAX side's ranks wait for one that stands still, before they name it and end."""
 
@@ -169,6 +170,10 @@ class Execution:
     def mode(self, side: str) -> str:
         """The mode that one side is asked for."""
         return self.torch_mode if side == "torch" else self.jax_mode
+
+    def processes(self, side: str) -> int:
+        """How many processes of a side run, over all hosts."""
+        return 1 if side == "jax" and self.jax_one_process else self.world_size
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -91,7 +91,7 @@ class Measured:
     @cached_property
     def whole_curve(self) -> Curve:
         """Its steps, those before `since` too."""
-        return read_curve(self.folder, self.job.spec.execution.world_size)
+        return read_curve(self.folder, self.job.spec.execution.processes(self.job.side))
 
     @cached_property
     def end_digests(self) -> dict[int, dict[str, Any]]:
@@ -175,13 +175,13 @@ class TensorFile:
         return self._file.get_tensor(f"{phase}/{name}").astype(np.float64)
 
 
-def read_curve(folder: Path, world_size: int) -> Curve:
-    """The steps that all ranks wrote, losses from rank 0, tokens and batch digests summed over ranks.
+def read_curve(folder: Path, processes: int) -> Curve:
+    """The steps that all processes wrote, losses from rank 0, tokens and batch digests summed over them.
 
     Raises:
       RuleError: a rank wrote no steps file.
     """
-    ranks = [list(_rank_steps(folder, rank)) for rank in range(world_size)]
+    ranks = [list(_rank_steps(folder, rank)) for rank in range(processes)]
     steps = list(zip(*ranks, strict=False))
 
     def exact(name: str) -> np.ndarray:

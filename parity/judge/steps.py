@@ -52,8 +52,9 @@ class Steps:
     @cached_property
     def _lines(self) -> dict[int, list[dict[str, Any]]]:
         """The lines of all ranks, by step."""
-        ranks = self.measured.job.spec.execution.world_size
-        found = [record.read_lines(self._folder / f"steps.rank{rank}.jsonl") for rank in range(ranks)]
+        job = self.measured.job
+        processes = job.spec.execution.processes(job.side)
+        found = [record.read_lines(self._folder / f"steps.rank{rank}.jsonl") for rank in range(processes)]
         return {lines[0]["step"]: list(lines) for lines in zip(*found, strict=False)}
 
     @property

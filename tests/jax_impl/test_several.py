@@ -84,7 +84,7 @@ def test_a_job_launches_what_it_observes_alone_and_the_rest_together(tmp_path) -
         ("jit", JitOptions()),
         ("baseline:jit", JitOptions()),
         ("jit:k8+remat", JitOptions(steps_per_launch=8, remat=True)),
-        ("jit:apart", JitOptions(apart=True)),
+        ("jit:apart+oneprocess", JitOptions(apart=True, one_process=True)),
         ("jit:off+scan", JitOptions(command_buffers="off", scan_layers=True)),
         ("jit:all+min1+concurrent", JitOptions(command_buffers="all", smallest_buffer=1, concurrent=True)),
     ],

@@ -123,6 +123,13 @@ def test_two_processes_a_side(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_one_process_of_jax_holds_all_devices(tmp_path: Path) -> None:
+    words = "run toy-mlp --devices 2 --steps 5 --no-time --mode jax=jit:oneprocess"
+    assert run(tmp_path, words, code=0)["numerics"]["loss"]["max_rel"] <= 2e-6
+    assert len(list(tmp_path.glob("runs/*/passes/*_jax_run/steps.rank*.jsonl"))) == 1
+
+
+@pytest.mark.slow
 def test_float64_agrees_to_the_last_bits(tmp_path: Path) -> None:
     numerics = run(tmp_path, "run tiny --steps 50 --no-time --precision f64", code=0)["numerics"]
     assert numerics["loss"]["max_rel"] <= 1e-14

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from parity import devices, plan, probe
+from parity import devices, plan, probe, turns
 from parity.options import Bench, Run, Train, parse
 from parity.plan import Plan, make_plan
 from spec.edits import Edit
 from spec.errors import RuleError
+from spec.job import Timing
 
 
 def planned(words: str) -> Plan:
@@ -62,6 +63,17 @@ def test_several_hosts_share_the_processes() -> None:
         "train tiny --backend torch --devices 4 --nodes 2 --node-rank 1 --rendezvous 10.0.0.1:29500"
     )
     assert (made.local_processes, made.spec.execution.world_size, made.cluster.node_rank) == (2, 4, 1)
+
+
+def test_one_process_for_all_devices_is_a_launch_of_its_own(tmp_path: Path) -> None:
+    made = planned("bench toy-mlp --devices 2 --backend jax --mode jax=jit,jax=jit:oneprocess")
+    both = [("jax", "jit"), ("jax", "jit:oneprocess")]
+    assert [turn.processes for turn in turns.timed(made, tmp_path, both, Timing())] == [2, 1, 2]
+    with pytest.raises(RuleError, match="devices of one host"):
+        planned(
+            "train tiny --backend jax --mode jax=jit:oneprocess --devices 2 --nodes 2 --node-rank 1 "
+            "--rendezvous 10.0.0.1:29500"
+        )
 
 
 @pytest.mark.parametrize(
