@@ -76,7 +76,9 @@ def side_speed(passes: Sequence[TimePass]) -> SideSpeed | None:
     reasons = dict.fromkeys(tracing.FIGURES, _NO_TRACE) | dict(manifest["reasons"])
     of_trace: dict[str, Any] = dict.fromkeys(tracing.FIGURES)
     folders = [item.folder for item in passes]
-    if (traced := traces.find(folders)) is not None:
+    if (traced := traces.find(folders)) is None:
+        reasons["trace"] = _NO_TRACE
+    else:
         of_trace, why_not = traces.read(traced, folders)
         reasons |= why_not
     step_ms = spread([sample for item in passes for sample in item.step_ms])

@@ -43,7 +43,7 @@ def gradients(trainer: torch_impl.Trainer) -> dict[str, np.ndarray]:
     return {key.removeprefix("grad/"): array for key, array in trainer.export(["grad"]).items()}
 
 
-def test_both_sides_clip_each_micro_batch() -> None:
+def test_both_sides_clip_each_micro_batch(jax_x64) -> None:
     torch_side = torch_impl.Trainer(PROBLEM, Execution(), "eager", EDIT)
     plain = torch_impl.Trainer(PROBLEM, Execution(), "eager")
     jax_side = make_trainer(PROBLEM, "jit", EDIT)
@@ -61,7 +61,7 @@ def test_both_sides_clip_each_micro_batch() -> None:
 
 
 @pytest.mark.parametrize("text", ["decay_tensor@fc1.bias=1", "decay_tensor@fc2.weight=0", "warmup_offset=1"])
-def test_both_sides_make_the_same_edit(text: str) -> None:
+def test_both_sides_make_the_same_edit(jax_x64, text: str) -> None:
     found, edit = {}, (parse(text),)
     for name, trainer in (
         ("plain", torch_impl.Trainer(PROBLEM, Execution(), "eager")),

@@ -46,9 +46,9 @@ def test_everything_has_the_tables_dtype(precision) -> None:
     batch = trainer.stage(trainer.feed.rows(0))
     state = trainer.state.train_state
     after, _, gradients = jax.eval_shape(trainer._step, abstract(state), abstract(batch))
-    seen["master"] = {after.params.dtype.name}
-    seen["moments"] = {after.m.dtype.name, after.v.dtype.name}
-    seen["accumulate"] = {gradients["grad"].dtype.name}
+    seen["master"] = {after.params[0].dtype.name}
+    seen["moments"] = {after.m[0].dtype.name, after.v[0].dtype.name}
+    seen["accumulate"] = {gradients["grad"][0].dtype.name}
     for column, dtypes in seen.items():
         assert dtypes == {getattr(profile, column)}, column
 
