@@ -170,6 +170,11 @@ def promoting(wanted: bool) -> Generator[Promotion | None]:
         _active.pop()
 
 
+def is_promoting() -> bool:
+    """Whether narrow types that are asked for become float64 now."""
+    return bool(_active)
+
+
 @contextlib.contextmanager
 def _asked_types(promotion: Promotion) -> Generator[None]:
     """Inside it JAX reads every narrow type that somebody asks for as float64."""

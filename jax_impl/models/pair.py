@@ -16,6 +16,7 @@ from flax import linen, nnx
 from flax.nnx import bridge
 
 from jax_impl.models import Side
+from jax_impl.promote import is_promoting
 from spec.data.batches import open_source
 from spec.errors import RuleError
 from spec.own_optimizer import OwnOptimizer
@@ -33,7 +34,8 @@ def load_side(files: PairFiles, problem: Problem) -> Side:
     path = files.jax
     is_own = isinstance(problem.optimizer, OwnOptimizer)
     wide = _is_wide()
-    module = _module(path, _changed_ns(path), ("build", "loss", *(("optimizer",) if is_own else ())))
+    functions = ("build", "loss", *(("optimizer",) if is_own else ()))
+    module = _module(path, _changed_ns(path), is_promoting(), functions)
     _keep_wide(wide, files)
     compute = jnp.dtype(problem.profile.compute)
 
@@ -61,9 +63,11 @@ def load_side(files: PairFiles, problem: Problem) -> Side:
 
 
 @lru_cache(maxsize=4)
-def _module(path: str, changed_ns: int, functions: tuple[str, ...]) -> types.ModuleType:
-    """The file, executed once for all jobs of a process: a class of a state in it must stay one class."""
-    del changed_ns
+def _module(path: str, changed_ns: int, promoting: bool, functions: tuple[str, ...]) -> types.ModuleType:
+    """The file, executed once for all jobs of a process: a class of a state in it must stay one class. Jobs
+    that promote have one of their own, since what it casts as it is executed is promoted then.
+    """
+    del changed_ns, promoting
     return user_code.load(path, functions)
 
 

@@ -1,6 +1,7 @@
 """Promotion: code full of casts gives what the same code without them gives in float64, and says where."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -9,7 +10,10 @@ import numpy as np
 import pytest
 from jax import lax
 
+from jax_impl.models.pair import load_side
 from jax_impl.promote import promoting, through
+from spec.workloads.pair import PairFiles
+from tests.jax_impl.small import mlp_problem
 
 W_II = np.random.default_rng(0).standard_normal((8, 8))
 X_BI = np.random.default_rng(1).standard_normal((4, 8))
@@ -38,6 +42,24 @@ def make(single, half) -> Callable[[jax.Array, jax.Array], jax.Array]:
 @pytest.fixture(autouse=True)
 def _x64(jax_x64) -> None:
     """A truth is computed in a process of 64-bit types."""
+
+
+def test_a_constant_of_a_users_file_is_what_each_job_asks_for(tmp_path: Path) -> None:
+    """Promoted for a truth, as it stands before and after, in one process."""
+    file = tmp_path / "jax_side.py"
+    file.write_text(
+        "import jax.numpy as jnp\nSCALE = jnp.asarray(55.43, jnp.bfloat16)\n"
+        "def build(): pass\ndef loss(model, batch): return SCALE, 1\n"
+    )
+    problem = replace(mlp_problem(), precision="f64")
+
+    def scale() -> float:
+        return float(load_side(PairFiles(torch="", jax=str(file)), problem).loss(None, {})[0])
+
+    assert scale() == 55.5
+    with promoting(True):
+        assert scale() == 55.43
+    assert scale() == 55.5
 
 
 def test_casts_make_no_difference_to_a_truth() -> None:
