@@ -151,12 +151,13 @@ def alone(folder: Path) -> Generator[None]:
     (folder / FOLDER).mkdir(exist_ok=True)
     handle = os.open(folder / FOLDER / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RuleError(
+                "One benchmark at a time measures into a run.", f"{folder} is in use", "wait for the other"
+            ) from None
         yield
-    except BlockingIOError:
-        raise RuleError(
-            "One benchmark at a time measures into a run.", f"{folder} is in use", "wait for the other"
-        ) from None
     finally:
         os.close(handle)
 

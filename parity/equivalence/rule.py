@@ -90,8 +90,15 @@ def seeds_needed(size: float, spread: float, margin: float) -> int | None:
     distance = abs(margin - size)
 
     def decides(count: int) -> bool:
-        quantiles = student_quantile(1 - ALPHA, count - 1) + student_quantile(CHANCE, count - 1)
-        return distance * math.sqrt(count) >= quantiles * spread
+        if not spread:
+            return True
+        error, df = spread / math.sqrt(count), count - 1
+        reach = student_quantile(1 - ALPHA, df)
+        chance = student_cdf(distance / error - reach, df)
+        if size < margin:
+            # The other edge of the margin is near too where the mean is small.
+            chance -= student_cdf(reach - (margin + size) / error, df)
+        return chance >= CHANCE
 
     if not distance:
         return None

@@ -76,12 +76,16 @@ def test_a_difference_as_large_as_the_margin_is_rarely_called_either() -> None:
     assert 2 < drawn.count("DIFFERENT") < 20
 
 
-def test_seeds_needed_decide_as_often_as_is_said() -> None:
-    needed = rule.seeds_needed(0.004, 0.02, 0.01)
+@pytest.mark.parametrize("mean", [0.004, 0.0])
+def test_seeds_needed_decide_as_often_as_is_said(mean: float) -> None:
+    needed = rule.seeds_needed(mean, 0.02, 0.01)
     assert needed is not None
     generator = np.random.default_rng(6)
-    drawn = [rule.test(list(generator.normal(0.004, 0.02, needed)), 0.01).outcome for _ in range(150)]
+    drawn = [rule.test(list(generator.normal(mean, 0.02, needed)), 0.01).outcome for _ in range(150)]
     assert 0.7 < drawn.count("EQUIVALENT") / 150 < 0.9
+
+
+def test_no_number_of_seeds_decides_at_the_margin() -> None:
     assert rule.seeds_needed(0.01, 0.02, 0.01) is None
 
 
