@@ -17,7 +17,7 @@ from parity.report.speeds import Against
 from parity.session import Held
 from parity.speed.figures import TimePass
 from parity.speed.machine import Difference, difference
-from parity.speed.regression import FIGURES, Limit, change, parse_limits
+from parity.speed.regression import FIGURES, Limit, change, measured, parse_limits
 from spec.environment import describe_environment
 from spec.errors import PRECEDENCE, ExitCode, RuleError
 from spec.run import Problem
@@ -44,43 +44,81 @@ def find(options: Run | Bench, plan: Plan, own: Path | None = None) -> Saved | N
       own: the folder of the run itself, which is not held against itself.
 
     Raises:
-      RuleError: there is none of this problem, processes and modes, or it was made on another device or host.
+      RuleError: there is none of this problem, processes and modes, it was made on another device or host, or
+        what is guarded was not measured.
     """
-    if parse_limits(options.fail_if) and options.against is None:
+    limits = parse_limits(options.fail_if)
+    if limits and options.against is None:
         raise RuleError(
             "A limit holds against a saved run.", f"--fail-if {options.fail_if[0]}", "add --against last"
         )
     if options.against is None:
         return None
-    out, modes = Path(options.out), {(side, plan.spec.execution.mode(side)) for side in plan.backends}
-    if options.against == "last":
-        earlier = [folder for folder in folders.newest_first(out) if folder != own]
-        candidates = (folder for folder in earlier if (folder / "run.json").exists())
-        folder = next((one for one in candidates if modes <= _contenders(_like(one, plan))), None)
-        if folder is None:
-            raise RuleError(
-                "A run is held against an earlier one of the same problem, processes and modes.",
-                f"none is in {out}: {plan.spec.name} {plan.spec.problem.precision}, timed",
-                "make it once without --against",
-            )
-    else:
-        folder = folders.find(options.against, out)
-        missing = modes - _contenders(_like(folder, plan))
-        if folder == own or missing:
-            raise RuleError(
-                "A run is held against another one of the same problem, processes and modes.",
-                f"{folder.name} has no time pass of {', '.join(' '.join(one) for one in sorted(missing))}"
-                if missing
-                else f"{folder.name} is this run",
-                "name another, or --against last, which finds one",
-            )
+    if isinstance(options, Run) and not options.time:
+        raise RuleError(
+            "A run that is held against another is timed.",
+            f"--against {options.against} --no-time",
+            "leave one of them out",
+        )
+    modes = {(side, plan.spec.execution.mode(side)) for side in plan.backends}
+    folder, timed = _saved(options, plan, modes, own)
     before = folders.read_json(folder / "run.json")["environment"]
     changed = difference(before, describe_environment(), plan.spec.execution.device)
     if (changed.device or changed.host) and not options.across_devices:
         raise _elsewhere(folder, changed)
-    return Saved(
-        folder=folder, timed=_like(folder, plan), changed=changed, limits=parse_limits(options.fail_if)
-    )
+    _check_guards(limits, folder, {key: passes for key, passes in timed.items() if key[:2] in modes})
+    return Saved(folder=folder, timed=timed, changed=changed, limits=limits)
+
+
+def _saved(
+    options: Run | Bench, plan: Plan, modes: set[tuple[str, str]], own: Path | None
+) -> tuple[Path, Timed]:
+    """The folder that `--against` names, and what in it is like the plan."""
+    out, any_batch = Path(options.out), isinstance(options, Bench) and options.sweep is not None
+    if options.against == "last":
+        for folder in folders.newest_first(out):
+            if folder == own or not (folder / "run.json").exists():
+                continue
+            timed = _like(folder, plan, any_batch)
+            if modes <= _contenders(timed):
+                return folder, timed
+        raise RuleError(
+            "A run is held against an earlier one of the same problem, processes and modes.",
+            f"none is in {out}: {_words(plan)}, timed",
+            "make it once without --against",
+        )
+    folder = folders.find(str(options.against), out)
+    timed = _like(folder, plan, any_batch)
+    missing = ", ".join(" ".join(one) for one in sorted(modes - _contenders(timed)))
+    if folder == own or missing:
+        raise RuleError(
+            "A run is held against another one of the same problem, processes and modes.",
+            f"{folder.name} has no time pass of {missing}: {_words(plan)}"
+            if missing
+            else f"{folder.name} is this run",
+            "name another, or --against last, which finds one",
+        )
+    return folder, timed
+
+
+def _words(plan: Plan) -> str:
+    problem = plan.spec.problem
+    return f"{plan.spec.name} {problem.precision}, {problem.steps} steps of {problem.global_batch} rows"
+
+
+def _check_guards(limits: Sequence[Limit], folder: Path, timed: Timed) -> None:
+    """A guard that holds nothing would never fail.
+
+    Args:
+      timed: of the folder, what will be guarded.
+    """
+    for limit in limits:
+        if not any(measured(limit.figure, passes) for passes in timed.values()):
+            raise RuleError(
+                "A guarded figure was measured.",
+                f"--fail-if {limit.figure}:{limit.text}, which is null in {folder.name}",
+                "guard another figure; the run's result.json has the reason",
+            )
 
 
 def _elsewhere(folder: Path, changed: Difference) -> RuleError:
@@ -130,6 +168,15 @@ def compare(result: Result, folders_: Sequence[Path], options: Compare) -> None:
         return
     if not timed[0].keys() & timed[1].keys():
         timed = [_own(one) for one in timed]
+    both = timed[0].keys() & timed[1].keys()
+    if limits and not both:
+        raise RuleError(
+            "Guarded speeds were measured.",
+            f"{folders_[0].name} and {folders_[1].name}: no side and batch is timed in both",
+            "name two timed runs of one problem",
+        )
+    for folder, one in zip(folders_, timed, strict=True):
+        _check_guards(limits, folder, {key: one[key] for key in both})
     saved = Saved(folder=folders_[0], timed=timed[0], changed=changed, limits=limits)
     _add(result, saved, timed[1])
 
@@ -211,13 +258,15 @@ def _by_contender(passes: Sequence[TimePass]) -> Timed:
     return found
 
 
-def _like(folder: Path, plan: Plan) -> Timed:
-    """Of a saved run, the time passes of a plan's problem, at whatever batch, on as many processes."""
+def _like(folder: Path, plan: Plan, any_batch: bool) -> Timed:
+    """Of a saved run, the time passes of a plan's problem on as many processes; of a sweep, at any batch."""
 
     def same(one: TimePass) -> bool:
         spec, now = one.job.spec, plan.spec
         processes = spec.execution.device, spec.execution.world_size
         alike = processes == (now.execution.device, now.execution.world_size)
+        batches = spec.problem.global_batch, now.problem.global_batch
+        alike = alike and (any_batch or batches[0] == batches[1])
         return alike and _without_batch(spec.problem) == _without_batch(now.problem)
 
     return {key: passes for key, passes in _timed(folder).items() if same(passes[0])}

@@ -127,6 +127,13 @@ def change(
     )
 
 
+def measured(figure: str, passes: Sequence[TimePass]) -> bool:
+    """Whether passes of one contender have a figure."""
+    if FIGURES[figure][1] is None:
+        return _peak_memory(passes) is not None
+    return any(_samples(figure, one) for one in passes)
+
+
 def _samples(figure: str, one: TimePass) -> list[float]:
     kind = figure.partition("_")[0]
     return one.step_ms if kind == "step" else one.calls_us(kind)

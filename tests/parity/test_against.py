@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from parity import against, cli
-from parity.options import Bench
+from parity.options import Bench, Run
 from parity.plan import Plan, make_plan
 from parity.speed.machine import difference
 from parity.speed.regression import change, parse_limits
@@ -151,6 +151,21 @@ def test_a_limit_without_a_run_to_hold_it_against_is_refused(tmp_path: Path) -> 
         against.find(*asked(tmp_path, fail_if=("step_ms.median:5%",)))
 
 
+def test_a_guard_that_would_hold_nothing_is_refused(tmp_path: Path, here: None) -> None:
+    saved_run(tmp_path, 1, 1.0)
+    limit = ("step_ms.median:5%",)
+    with pytest.raises(RuleError, match="peak_mem_bytes:10MB, which is null in 0001"):
+        against.find(*asked(tmp_path, against="last", fail_if=("peak_mem_bytes:10MB",)))
+    with pytest.raises(RuleError, match="steps of 64 rows"):
+        against.find(*asked(tmp_path, against="last", fail_if=limit, global_batch=64))
+    with pytest.raises(RuleError, match="has no time pass of jax jit, torch eager"):
+        against.find(*asked(tmp_path, against="1", fail_if=limit, global_batch=64))
+    assert against.find(*asked(tmp_path, against="last", fail_if=limit, sweep="batch=8,64")) is not None
+    run = Run(preset="toy-mlp", steps=10, device="cpu", out=str(tmp_path), against="last", time=False)
+    with pytest.raises(RuleError, match="is timed"):
+        against.find(run, make_plan(run))
+
+
 @pytest.mark.parametrize(
     ("a", "b", "graver"),
     [(6, 3, 6), (5, 3, 5), (1, 3, 1), (0, 3, 3), (4, 3, 3), (2, 3, 2)],
@@ -181,6 +196,7 @@ def test_saved_benchmarks_are_compared_by_their_speed(
     assert (content["exit_code"], content["verdict"]) == (3, None)
     assert [one["failed"] for one in content["against"]["changes"]] == [True, False]
     assert compared(tmp_path, capsys, "--fail-if", "step_ms.median:15%")[0] == 0
+    assert compared(tmp_path, capsys, "--fail-if", "peak_mem_bytes:10MB")[0] == 2
 
 
 def test_speeds_of_two_hosts_are_left_out_or_refused(
