@@ -88,6 +88,9 @@ def _folder(
         folder = _into(options)
         assert folder is not None
         blocks.check_goes_on(folder, plan, declared, describe_environment())
+        if (saved := folder / "result.json").exists():
+            # What cannot be read is said before hours are measured into it.
+            deliver.read(saved)
         return folder, plan
     folder, settled = begin(plan, options, argv, progress, {"sweep": declared})
     if settled.refusals:
