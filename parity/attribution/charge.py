@@ -247,7 +247,9 @@ def _summary(carried: list[Edge], whole: Apart | None, bound: float, further: li
             )
         return "no edge stands out alone: the difference is spread over several"
     head = carried[0]
-    words = f"{head.edge} carries it: {_floors(head)} at {head.where}, between {' and '.join(head.between)}"
+    # The largest is not always where it is seen first.
+    found = f"{_floors(head)}, first at {head.where}"
+    words = f"{head.edge} carries it: {found}, between {' and '.join(head.between)}"
     others = ", ".join(f"{one.edge} ({_floors(one)})" for one in carried[1:])
     reasons = [text.partition(": ")[2] for text in further if text.startswith(f"{head.edge}: ")]
     return "; ".join([words, *filter(None, reasons), *([f"besides {others}"] if others else [])])

@@ -68,17 +68,23 @@ def _fit_side(side: str, curves: Mapping[str, Times]) -> HostModel:
             device_ms_per_row=None,
             reason="no declared batch was measured",
         )
-    best.reason = _reason(best)
+    best.reason = _reason(best, curves)
     return best
 
 
-def _reason(model: HostModel) -> str:
+def _reason(model: HostModel, curves: Mapping[str, Times]) -> str:
     if model.device_ms is None:
         return "no declared point grows with the batch: the device never shows"
-    hidden = [mode for mode, host in model.host_ms.items() if host is None]
-    return f"every declared point of {', '.join(hidden)} grows with the batch: its host never shows" * bool(
-        hidden
-    )
+    hidden = [mode for mode, host in model.host_ms.items() if host is None and curves[mode]]
+    unknown = [mode for mode, times in curves.items() if not times]
+    reasons = []
+    if hidden:
+        reasons.append(
+            f"every declared point of {', '.join(hidden)} grows with the batch: its host never shows"
+        )
+    if unknown:
+        reasons.append(f"no declared batch of {', '.join(unknown)} was measured")
+    return "; ".join(reasons)
 
 
 def _candidates(side: str, curves: Mapping[str, Times]) -> Iterator[HostModel]:
