@@ -60,6 +60,7 @@ def _timing(plan: Plan, options: Bench) -> Timing:
         raise RuleError(
             "A benchmark measures at least one window of one step.",
             f"--windows {options.windows} --steps-per-window {options.steps_per_window}, warm-up {warmup}",
+            "--windows and --steps-per-window from 1 on, --warmup-steps from 0 on",
         )
     return Timing(
         warmup_steps=warmup,

@@ -62,7 +62,11 @@ def check_seeds(count: int) -> None:
       RuleError: there are fewer.
     """
     if count < FEWEST_SEEDS:
-        raise RuleError(f"An equivalence test has at least {FEWEST_SEEDS} seeds.", f"--seeds {count}")
+        raise RuleError(
+            f"An equivalence test has at least {FEWEST_SEEDS} seeds.",
+            f"--seeds {count}",
+            f"--seeds {FEWEST_SEEDS} or more",
+        )
 
 
 def read_statement(folder: Path) -> Statement:

@@ -20,7 +20,6 @@ from parity.report.result import (
 )
 from parity.report.words import figure
 
-_WORST_SHOWN = 3
 _TRACED = (
     "launch_calls_per_step",
     "launch_api_us_per_step",

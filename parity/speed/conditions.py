@@ -107,7 +107,8 @@ def _open(gpus: int) -> tuple[Any, list[Any]]:
         # Not installed, or no driver: the figures are then without conditions, and no worse.
         return None, []
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    names = map(str, range(pynvml.nvmlDeviceGetCount())) if visible is None else visible.split(",")
+    count = _ask(pynvml, "nvmlDeviceGetCount") or 0
+    names = map(str, range(count)) if visible is None else visible.split(",")
     handles = []
     for name in [name.strip() for name in names][:gpus]:
         with contextlib.suppress(pynvml.NVMLError):
