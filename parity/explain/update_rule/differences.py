@@ -10,10 +10,8 @@ import numpy as np
 from parity.explain.update_rule.forms import Rule
 from parity.explain.update_rule.identify import Identified
 from parity.explain.update_rule.observed import Observed
-from parity.explain.update_rule.shapes import Shape, shape_of
+from parity.explain.update_rule.shapes import ALIKE, Shape, is_same, shape_of
 
-_ALIKE = 3e-7
-"""Relative to the highest rate: schedules are computed in float32 here and there."""
 _KIND = {"sgd": "SGD", "adam": "Adam"}
 _DECAY = {
     "decoupled": "decoupled: -lr * decay * parameter",
@@ -182,14 +180,14 @@ def _decayed(torch: Rule, jax: Rule, names: Sequence[str], also: Callable[[str],
 def rates(torch_S: np.ndarray, jax_S: np.ndarray) -> list[str]:
     """How the learning rates differ: by a step, a factor, a denominator or in the warm-up."""
     scale = max(float(np.abs(torch_S).max()), float(np.abs(jax_S).max()), 1e-300)
-    apart = np.abs(torch_S - jax_S) > _ALIKE * scale
+    apart = np.abs(torch_S - jax_S) > ALIKE * scale
     if not apart.any():
         return []
     shapes = [shape_of(torch_S), shape_of(jax_S)]
     words = f"{shapes[0].words} in torch, {shapes[1].words} in jax"
     for by in (1, -1, 2, -2):
         a, b = (torch_S[:-by], jax_S[by:]) if by > 0 else (torch_S[-by:], jax_S[:by])
-        if len(a) > 2 and bool((np.abs(a - b) <= _ALIKE * scale).all()):
+        if len(a) > 2 and is_same(a, b, scale):
             return [_offset(by, words)]
     ratio = torch_S[jax_S != 0] / jax_S[jax_S != 0]
     if len(ratio) and np.ptp(ratio) <= 1e-7 * abs(ratio[0]):

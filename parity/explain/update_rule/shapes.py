@@ -11,7 +11,7 @@ import numpy as np
 
 from parity.explain.fit import rounded
 
-_ALIKE = 3e-7
+ALIKE = 3e-7
 """Relative to the peak: schedules are computed in float32 here and there."""
 
 
@@ -58,7 +58,7 @@ def _warmup(head: np.ndarray, peak: float) -> str | None:
     """Rates peak * (t + a) / b of the first steps."""
     if len(head) == 1:
         share = head[0] / peak
-        if abs(share) < _ALIKE:
+        if abs(share) < ALIKE:
             return "warm-up from 0"
         over = 1 / share
         return f"warm-up (t + 1) / {over:.6g}" if abs(over - round(over)) < 1e-6 and over > 1 else None
@@ -77,7 +77,7 @@ def _after(rates_S: np.ndarray, start: int) -> tuple[str, float, float] | None:
     rest, t = rates_S[start:], np.arange(len(rates_S) - start, dtype=float)
     if is_same(rest, np.full_like(rest, rest.mean()), rest[0]):
         return f"constant {_short(rest.mean())}", float(rest.mean()), 1.0 + len(_short(rest.mean()))
-    if len(rest) < 3 or bool((np.diff(rest) > _ALIKE * abs(rest[0])).any()):
+    if len(rest) < 3 or bool((np.diff(rest) > ALIKE * abs(rest[0])).any()):
         return None
     for free in (False, True):
         for first in (0, 1, -1):
@@ -112,7 +112,7 @@ def _linear(rest: np.ndarray, share: np.ndarray, free: bool) -> tuple[float, flo
 
 def is_same(a: np.ndarray, b: np.ndarray, scale: float) -> bool:
     """Whether numbers are alike, relative to a scale."""
-    return bool(np.abs(a - b).max(initial=0.0) <= _ALIKE * abs(scale))
+    return bool(np.abs(a - b).max(initial=0.0) <= ALIKE * abs(scale))
 
 
 def _short(value: float) -> str:
