@@ -13,11 +13,9 @@ from pathlib import Path
 
 from parity.attribution.edges import Apart, Comparison
 from parity.attribution.passes import EXCESS, PROMOTED, TRUTH, WRITTEN, Ways
-from parity.explain.settings import Told
+from parity.explain.settings import MOST_STEPS, Told
 from parity.report.attribution import Attribution, Edge
 
-_MOST_STEPS = 64
-"""A run is followed so far."""
 _CAPTURED = "inductor", "graph+inductor"
 _NEARER = 1.1
 """Times that a compiled step is nearer to its truth than the written one before it is told."""
@@ -36,7 +34,7 @@ def attribute(told: Told, step: int, out: Path, timeout_s: float, say: Callable[
     Raises:
       RuleError, SideFailed: a side could not make the step at all.
     """
-    began, chosen = time.monotonic(), min(step, _MOST_STEPS - 1)
+    began, chosen = time.monotonic(), min(step, MOST_STEPS - 1)
     with contextlib.closing(Ways(told, chosen, out, timeout_s, say)) as ways:
         ways.make()
         charging = _Charging(told, ways, Comparison(ways.made))

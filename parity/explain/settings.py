@@ -31,7 +31,7 @@ _RERUNS = 2
 _U64 = 2.0**-53
 _HELD_OUT = 1009
 """Added to the seeds of what is held out."""
-_MOST_STEPS = 64
+MOST_STEPS = 64
 """A run is followed so far; the learning rates of all its steps are compared without it."""
 
 
@@ -107,7 +107,7 @@ class Setting:
     ) -> None:
         self.name, self.spec, self._promote = name, spec, promote
         self._told, self._out, self._torch = told, out, torch
-        self._probes = [step for step in sorted(probe_steps(told.spec, told.jax.curve)) if step < _MOST_STEPS]
+        self._probes = [step for step in sorted(probe_steps(told.spec, told.jax.curve)) if step < MOST_STEPS]
         self._reference: Reference | None = None
         self._known: dict[tuple[Edit, ...], Left] = {}
         self.seen: dict[tuple[Edit, ...], dict[str, list[str]]] = {}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from parity.explain.settings import Told, as_it_was, shuffled
+from parity.explain.settings import MOST_STEPS, Told, as_it_was, shuffled
 from parity.explain.update_rule.observed import PHASES, Observed
 from parity.explain.worker import Worker
 from parity.judge.align import Measured
@@ -21,8 +21,6 @@ from spec.job import Job
 from spec.run import SIDES, DataSpec, RunSpec
 from spec.weights import load_tensors
 
-MOST_STEPS = 64
-"""A run is followed so far."""
 _LEAST_STEPS = 5
 """Fewer do not tell two forms apart."""
 
