@@ -145,7 +145,7 @@ def _summary(explanation: causes.Explanation) -> str:
             return f"torch with {edits} is nearer to jax; left: {explanation.left}"
         case "none":
             return f"no edit of the catalogue explains {explanation.left}"
-    return "in float64 the two sides are equal: no difference in meaning"
+    return "in float64 the two sides are equal at every step looked at: no difference in meaning there"
 
 
 def _step(step: Step, edits: tuple[Edit, ...], seen: Setting) -> causes.CauseStep:

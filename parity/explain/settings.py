@@ -107,7 +107,10 @@ class Setting:
     ) -> None:
         self.name, self.spec, self._promote = name, spec, promote
         self._told, self._out, self._torch = told, out, torch
-        self._probes = [step for step in sorted(probe_steps(told.spec, told.jax.curve)) if step < MOST_STEPS]
+        # What differs in some batches alone may show at none of the usual steps.
+        steps = {*probe_steps(told.spec, told.jax.curve), told.first_step or 0}
+        last = min(MOST_STEPS, told.jax.curve.num_steps)
+        self._probes = sorted(step for step in steps if step < last)
         self._reference: Reference | None = None
         self._known: dict[tuple[Edit, ...], Left] = {}
         self.seen: dict[tuple[Edit, ...], dict[str, list[str]]] = {}
