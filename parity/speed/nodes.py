@@ -29,16 +29,24 @@ def match(side: str, capture: dict[str, Any] | None, steps: Sequence[Step]) -> t
 
 
 def _of_graph(capture: dict[str, Any], steps: Sequence[Step]) -> list[NodeCount]:
-    """A captured graph's nodes. The driver may run a memset between kernels as a kernel."""
+    """A captured graph's nodes, and the calls that launch it and its inputs.
+
+    The driver may run a memset between kernels as a kernel, so with memsets the sum alone is exact.
+    """
     graphs = capture.get("graphs") or []
     if len(graphs) != 1:
         return []
-    nodes, launches = graphs[0]["nodes_by_kind"], graphs[0]["launches_per_step"]
-    rows = [_row("graph launches", launches, _graph_launches(steps), exact=True)]
-    for kind, traced_kinds in _NODE_KINDS.items():
-        if recorded := nodes.get(kind, 0):
-            rows.append(_row(f"{kind} nodes", recorded, _in_graphs(steps, *traced_kinds), exact=True))
-    return rows
+    nodes = {kind: count for kind in _NODE_KINDS if (count := graphs[0]["nodes_by_kind"].get(kind, 0))}
+    exact = "memset" not in nodes
+    rows = [
+        _row("graph launches", 1, _graph_launches(steps), exact=True),
+        _row("launches", graphs[0]["launches_per_step"], _launches(steps), exact=True),
+        *(
+            _row(f"{kind} nodes", n, _in_graphs(steps, *_NODE_KINDS[kind]), exact)
+            for kind, n in nodes.items()
+        ),
+    ]
+    return rows if exact else [*rows, _row("timed nodes", sum(nodes.values()), _in_graphs(steps), exact=True)]
 
 
 def _of_program(capture: dict[str, Any], steps: Sequence[Step]) -> list[NodeCount]:
@@ -56,12 +64,17 @@ def _of_program(capture: dict[str, Any], steps: Sequence[Step]) -> list[NodeCoun
         ),
         _row("work in graphs, thunks", ledger["thunks_in"], _in_graphs(steps), exact=False),
     ]
-    calls = sum(len(step.launches) for step in steps) / _number(steps)
-    return [*rows, *([] if launches is None else [_row("launches, thunks", launches, calls, exact=False)])]
+    if launches is not None:
+        rows.append(_row("launches, thunks", launches, _launches(steps), exact=False))
+    return rows
 
 
 def _row(kind: str, recorded: float, traced: float, exact: bool) -> NodeCount:
     return NodeCount(kind=kind, recorded=recorded, traced=traced, agree=recorded == traced if exact else None)
+
+
+def _launches(steps: Sequence[Step]) -> float:
+    return sum(len(step.launches) for step in steps) / _number(steps)
 
 
 def _graph_launches(steps: Sequence[Step]) -> float:

@@ -37,21 +37,26 @@ class Cupti:
         self._host: list[HostSpan] = []
         self._device: list[DeviceSpan] = []
         self._errors: list[Exception] = []
+        self._origin_ns = 0
+        # Attaches to the driver, which reading the clock would not: CUPTI knows of every graph from here on.
         cupti.activity_register_callbacks(lambda: (_BUFFER_BYTES, 0), self._completed)
-        # The first call that needs the library attaches it: from here on it knows of every graph.
-        cupti.get_timestamp()
 
     def start(self) -> None:
         """Begins to collect."""
+        # CUPTI counts ns since 1970: as us in a double they are good to a quarter of a us only.
+        self._origin_ns = self._cupti.get_timestamp()
         for kind in self._kinds.values():
             self._cupti.activity_enable(kind)
 
     @contextmanager
     def step(self, number: int) -> Generator[None]:
         """Notes when a step begins and ends, on the clock of the records."""
-        begin_ns = self._cupti.get_timestamp()
+        begin_us = self._now_us()
         yield
-        self._steps.append(TracedStep(number, begin_ns / 1e3, self._cupti.get_timestamp() / 1e3))
+        self._steps.append(TracedStep(number, begin_us, self._now_us()))
+
+    def _now_us(self) -> float:
+        return (self._cupti.get_timestamp() - self._origin_ns) / 1e3
 
     def stop(self) -> Found:
         """Ends collecting; the device is idle, so every record is complete.
@@ -59,22 +64,29 @@ class Cupti:
         Raises:
           TraceFailed: records were lost.
         """
-        self._cupti.activity_flush_all(_FORCED)
+        # Disabled first: a thread that goes on calling would take a new buffer, and CUPTI hands back what is
+        # out when the process ends and Python is gone.
         for kind in self._kinds.values():
             self._cupti.activity_disable(kind)
+        self._cupti.activity_flush_all(_FORCED)
         dropped = ctypes.c_size_t()
         self._cupti.activity_get_num_dropped_records(0, 0, ctypes.addressof(dropped))
-        if dropped.value or self._errors:
+        # Another thread may be amid a call, which then has no end; what a device did always has one.
+        host = tuple(span for span in self._host if _is_timed(span))
+        launches = (span for span in self._host if span.kind == "launch")
+        untimed = sum(not _is_timed(span) for span in (*self._device, *launches))
+        if dropped.value or untimed or self._errors:
             raise TraceFailed(
                 "Every record of a traced step is kept.",
-                f"{dropped.value} dropped by CUPTI, {len(self._errors)} buffers unread: {self._errors[:1]}",
+                f"{dropped.value} dropped by CUPTI, {untimed} without times, "
+                f"{len(self._errors)} buffers unread: {self._errors[:1]}",
                 "trace fewer steps",
             )
         return Found(
             instrument="cupti",
             reason=None,
             steps=tuple(self._steps),
-            host=tuple(self._host),
+            host=host,
             device=tuple(self._device),
         )
 
@@ -91,19 +103,27 @@ class Cupti:
             self._errors.append(error)
 
     def _span(self, activity: Any) -> HostSpan | DeviceSpan | None:
-        kinds = self._kinds
+        kinds, origin_ns = self._kinds, self._origin_ns
         if activity.kind == kinds["RUNTIME"]:
-            return host_span(activity, function_name(self._cupti.runtime_api_trace_cbid, activity.cbid))
+            name = function_name(self._cupti.runtime_api_trace_cbid, activity.cbid)
+            return host_span(activity, name, origin_ns)
         if activity.kind == kinds["DRIVER"]:
-            return host_span(activity, function_name(self._cupti.driver_api_trace_cbid, activity.cbid))
+            name = function_name(self._cupti.driver_api_trace_cbid, activity.cbid)
+            return host_span(activity, name, origin_ns)
         if activity.kind == kinds["CONCURRENT_KERNEL"]:
-            return device_span(activity, str(activity.name), kernel_kind(str(activity.name)))
+            name = str(activity.name)
+            return device_span(activity, name, kernel_kind(name), origin_ns)
         if activity.kind == kinds["MEMSET"]:
-            return device_span(activity, "Memset", "memset")
+            return device_span(activity, "Memset", "memset", origin_ns)
         if activity.kind in (kinds["MEMCPY"], kinds["MEMCPY2"]):
             copied = self._cupti.ActivityMemcpyKind(activity.copy_kind).name
-            return device_span(activity, f"Memcpy {copied}", "memcpy")
+            return device_span(activity, f"Memcpy {copied}", "memcpy", origin_ns)
         return None
+
+
+def _is_timed(span: HostSpan | DeviceSpan) -> bool:
+    """CUPTI writes 0 for a time that it does not have."""
+    return span.begin_us >= 0 and span.duration_us >= 0
 
 
 @cache
@@ -116,11 +136,11 @@ def function_name(functions: Any, number: int) -> str:
         return f"{functions.__name__} {number}"
 
 
-def host_span(activity: Any, name: str) -> HostSpan:
+def host_span(activity: Any, name: str, origin_ns: int) -> HostSpan:
     """A call from its record, times in ns there."""
     return HostSpan(
         name,
-        activity.start / 1e3,
+        (activity.start - origin_ns) / 1e3,
         (activity.end - activity.start) / 1e3,
         host_kind(name),
         activity.thread_id,
@@ -128,11 +148,11 @@ def host_span(activity: Any, name: str) -> HostSpan:
     )
 
 
-def device_span(activity: Any, name: str, kind: str) -> DeviceSpan:
-    """Work of a device from its record; a node's id is 0 outside graphs."""
+def device_span(activity: Any, name: str, kind: str, origin_ns: int) -> DeviceSpan:
+    """Work of a device from its record, times in ns there; a node's id is 0 outside graphs."""
     return DeviceSpan(
         name,
-        activity.start / 1e3,
+        (activity.start - origin_ns) / 1e3,
         (activity.end - activity.start) / 1e3,
         kind,
         activity.device_id,

@@ -3,7 +3,9 @@
 Not yet run: written from the documents of CUPTI and of cupti-python 13.0.
 """
 
+import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from parity.cluster import Cluster
 from parity.commands import side_commands
 from parity.launch import launch
 from parity.speed import provenance, traces
+from parity.speed.spans import Parted
 from spec import trace
 from spec.job import Job, Timing
 from spec.presets import run_spec
@@ -44,6 +47,8 @@ def figures(timed: Path, traced: Path, instrument: str = "cupti") -> dict[str, A
     """The figures of a trace, which is the timed step's."""
     found = trace.read(traced)
     assert found.instrument == instrument, found.reason
+    if instrument == "cupti":
+        assert Parted(found).unmatched == 0, "work on a device names the call that launched it"
     proof = provenance.compare(found.program, [trace.program_of(timed)])
     assert proof.refusal == ""
     values, reasons = traces.read(traced, [timed])
@@ -55,6 +60,15 @@ def figures(timed: Path, traced: Path, instrument: str = "cupti") -> dict[str, A
 @pytest.fixture(scope="module", autouse=True)
 def cupti() -> None:
     pytest.importorskip("cupti", reason="pip install -e '.[gpu]'")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """XLA's processes choose the same kernels, or a traced program would be another than the timed one."""
+    kept = f"--xla_gpu_per_fusion_autotune_cache_dir={tmp_path_factory.mktemp('autotuned')}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XLA_FLAGS", f"{os.environ.get('XLA_FLAGS', '')} {kept}".strip())
+        yield
 
 
 def test_a_captured_step_is_one_launch_of_every_node(tmp_path: Path) -> None:

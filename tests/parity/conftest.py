@@ -21,7 +21,9 @@ def command(words: str) -> list[str]:
 
 def environ(*, fakes: bool = False, **variables: str) -> dict[str, str]:
     """The environment of a referee; with `fakes` it finds the stand-ins before the sides."""
-    path = [str(FAKES), str(ROOT)] if fakes else [str(ROOT)]
+    own = [str(FAKES), str(ROOT)] if fakes else [str(ROOT)]
+    # Where the packages themselves are found by it, the referee needs it too.
+    path = [*own, *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path), **variables}
 
 

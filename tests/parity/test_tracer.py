@@ -79,6 +79,8 @@ def test_a_rank_that_is_not_named_is_not_traced(monkeypatch: pytest.MonkeyPatch)
     assert tracing.instrument(1, own).stop() is None
 
 
+EPOCH_NS = 1_796_010_201_251_350_835
+"""What CUPTI's clock said at some time, odd so that a double cannot hold it: it counts from 1970."""
 Kinds = enum.IntEnum("Kinds", "RUNTIME DRIVER CONCURRENT_KERNEL MEMCPY MEMCPY2 MEMSET OVERHEAD")
 
 
@@ -91,7 +93,7 @@ class StandIn:
         self.runtime_api_trace_cbid = enum.IntEnum("Runtime", {"cudaLaunchKernel_ptsz_v7000": 211})
         self.driver_api_trace_cbid = enum.IntEnum("Driver", {"cuLaunchKernelEx": 652})
         self.enabled: set[int] = set()
-        self._records, self._dropped, self._now = records, dropped, 0
+        self._records, self._dropped, self._now = records, dropped, EPOCH_NS - 1000
         self._completed: Callable[[list[Any]], None]
 
     def activity_register_callbacks(self, requested: Any, completed: Any) -> None:
@@ -110,7 +112,7 @@ class StandIn:
         self.enabled.remove(kind)
 
     def activity_flush_all(self, flag: int) -> None:
-        assert flag == 1 and self.enabled
+        assert flag == 1 and not self.enabled, "what is still collected after the last flush is never read"
         self._completed(self._records)
 
     def activity_get_num_dropped_records(self, context: int, stream: int, pointer: int) -> None:
@@ -118,12 +120,19 @@ class StandIn:
 
 
 def device(kind: int, **more: Any) -> SimpleNamespace:
-    told = {"start": 5000, "end": 7500, "device_id": 0, "stream_id": 7, "correlation_id": 3}
+    told = {
+        "start": EPOCH_NS + 5001,
+        "end": EPOCH_NS + 7502,
+        "device_id": 0,
+        "stream_id": 7,
+        "correlation_id": 3,
+    }
     return SimpleNamespace(kind=kind, graph_node_id=0, **told | more)
 
 
-def call(kind: int, cbid: int) -> SimpleNamespace:
-    return SimpleNamespace(kind=kind, cbid=cbid, start=1000, end=3000, thread_id=9, correlation_id=3)
+def call(kind: int, cbid: int, **more: int) -> SimpleNamespace:
+    told = {"start": EPOCH_NS + 1003, "end": EPOCH_NS + 3003, "thread_id": 9, "correlation_id": 3}
+    return SimpleNamespace(kind=kind, cbid=cbid, **told | more)
 
 
 def records() -> list[Any]:
@@ -133,6 +142,7 @@ def records() -> list[Any]:
         call(Kinds.RUNTIME, 211),
         call(Kinds.DRIVER, 652),
         call(Kinds.DRIVER, 9999),
+        call(Kinds.DRIVER, 9999, end=0),
         kernel,
         device(Kinds.CONCURRENT_KERNEL, name="ncclDevKernel_AllReduce"),
         device(Kinds.MEMCPY, copy_kind=1),
@@ -157,25 +167,32 @@ def test_records_become_spans(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
     found = cupti.stop()
     assert not stand_in.enabled
-    assert (found.steps[0].number, found.steps[0].begin_us, found.steps[0].end_us) == (5, 2.0, 3.0)
+    assert (found.steps[0].number, found.steps[0].begin_us, found.steps[0].end_us) == (5, 1.0, 2.0)
     assert found.host == (
-        HostSpan("cudaLaunchKernel", 1.0, 2.0, "launch", 9, 3),
-        HostSpan("cuLaunchKernelEx", 1.0, 2.0, "launch", 9, 3),
-        HostSpan("Driver 9999", 1.0, 2.0, "other", 9, 3),
+        HostSpan("cudaLaunchKernel", 1.003, 2.0, "launch", 9, 3),
+        HostSpan("cuLaunchKernelEx", 1.003, 2.0, "launch", 9, 3),
+        HostSpan("Driver 9999", 1.003, 2.0, "other", 9, 3),
     )
     assert found.device == (
-        DeviceSpan("gemm", 5.0, 2.5, "kernel", 0, 7, 3, 12),
-        DeviceSpan("ncclDevKernel_AllReduce", 5.0, 2.5, "collective", 0, 7, 3),
-        DeviceSpan("Memcpy HTOD", 5.0, 2.5, "memcpy", 0, 7, 3),
-        DeviceSpan("Memset", 5.0, 2.5, "memset", 0, 7, 3),
+        DeviceSpan("gemm", 5.001, 2.501, "kernel", 0, 7, 3, 12),
+        DeviceSpan("ncclDevKernel_AllReduce", 5.001, 2.501, "collective", 0, 7, 3),
+        DeviceSpan("Memcpy HTOD", 5.001, 2.501, "memcpy", 0, 7, 3),
+        DeviceSpan("Memset", 5.001, 2.501, "memset", 0, 7, 3),
     )
 
 
-@pytest.mark.parametrize("lost", [{"dropped": 3}, {"records": [call(Kinds.MEMCPY, 1)]}])
+UNREADABLE = call(Kinds.MEMCPY, 1)
+UNTIMED = device(Kinds.MEMSET, start=0, end=0)
+LAUNCHING = call(Kinds.RUNTIME, 211, end=0)
+
+
+@pytest.mark.parametrize(
+    "lost", [{"dropped": 3}, *({"records": [r]} for r in (UNREADABLE, UNTIMED, LAUNCHING))]
+)
 def test_lost_records_are_a_failure(monkeypatch: pytest.MonkeyPatch, lost: dict[str, Any]) -> None:
     cupti = session(monkeypatch, StandIn(lost.get("records", []), lost.get("dropped", 0)))
     cupti.start()
-    with pytest.raises(tracing.TraceFailed, match=r"3 dropped|1 buffers unread"):
+    with pytest.raises(tracing.TraceFailed, match=r"3 dropped|1 without times|1 buffers unread"):
         cupti.stop()
 
 

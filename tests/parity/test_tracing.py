@@ -110,7 +110,7 @@ def test_a_cpu_has_reasons_for_every_figure_of_a_device() -> None:
 
 
 def graph(**nodes: int) -> dict[str, Any]:
-    return {"graphs": [{"nodes_by_kind": nodes, "launches_per_step": 1}]}
+    return {"graphs": [{"nodes_by_kind": nodes, "launches_per_step": 2}]}
 
 
 def test_a_graph_is_matched_node_kind_by_node_kind() -> None:
@@ -118,12 +118,17 @@ def test_a_graph_is_matched_node_kind_by_node_kind() -> None:
     rows, reason = nodes.match("torch", graph(kernel=3, memset=1, event_record=2), steps)
     assert [(row.kind, row.recorded, row.traced, row.agree) for row in rows] == [
         ("graph launches", 1, 1.0, True),
-        ("kernel nodes", 3, 3.0, True),
-        ("memset nodes", 1, 1.0, True),
+        ("launches", 2, 2.0, True),
+        ("kernel nodes", 3, 3.0, None),
+        ("memset nodes", 1, 1.0, None),
+        ("timed nodes", 4, 4.0, True),
     ]
     assert reason == ""
     rows, _ = nodes.match("torch", graph(kernel=4), steps)
-    assert [row.agree for row in rows] == [True, False]
+    assert [row.agree for row in rows] == [True, True, False]
+    # Where the driver ran the memset as a kernel.
+    rows, _ = nodes.match("torch", graph(kernel=2, memset=2), steps)
+    assert [row.agree for row in rows] == [True, True, None, None, True]
     assert nodes.match("torch", None, steps)[1]
 
 
@@ -178,7 +183,7 @@ def test_a_side_has_the_figures_of_its_trace(tmp_path: Path) -> None:
     speed = speed_of(tmp_path)
     assert speed.kernels_per_step == 3.0
     assert speed.trace.same_program and speed.trace.same_end_state
-    assert speed.trace.nodes[1].agree
+    assert speed.trace.nodes[2].agree
     assert not set(tracing.FIGURES) & speed.reasons.keys()
 
 
