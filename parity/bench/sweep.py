@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from parity.bench import crossing, host_model
 from parity.bench.blocks import Block, Call
 from parity.bench.contenders import Contender
 from parity.bench.rows import passes_of
 from parity.plan import Plan
 from parity.report.speeds import Sweep, SweepPoint
-from parity.speed import crossing, host_model
 from parity.speed.figures import TimePass
 from parity.speed.statistics import spread
 from spec.errors import RuleError

@@ -151,8 +151,8 @@ def _summary(explanation: causes.Explanation) -> str:
 def _step(step: Step, edits: tuple[Edit, ...], seen: Setting) -> causes.CauseStep:
     return causes.CauseStep(
         first=str(step.first),
-        before=_finite(step.before),
-        after=_finite(step.after),
+        before=causes.finite(step.before),
+        after=causes.finite(step.after),
         signatures=[look.words for look in step.signatures],
         confirmed=[_confirmed(one, seen.seen.get((*edits, one.edit), {})) for one in step.confirmed],
         refuted=[show(one.edit) for one in step.refuted],
@@ -167,11 +167,7 @@ def _step(step: Step, edits: tuple[Edit, ...], seen: Setting) -> causes.CauseSte
 
 
 def _rest(left: Left, step: Step) -> float:
-    return _finite(left.rms.get(step.first, 0.0))
-
-
-def _finite(value: float) -> float:
-    return value if value < float("inf") else -1.0
+    return causes.finite(left.rms.get(step.first, 0.0))
 
 
 def _confirmed(one: Tried, seen: dict[str, list[str]]) -> causes.Confirmed:

@@ -8,6 +8,11 @@ from parity.report.attribution import Attribution
 from parity.report.rules import UpdateRules
 
 
+def finite(value: float) -> float:
+    """A residual as it is written: -1 where it is not finite."""
+    return value if value < float("inf") else -1.0
+
+
 class EditTried(Struct, kw_only=True):
     """One edit that was made on the torch side."""
 

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parity.bench import sweep
+from parity.bench import crossing, host_model, sweep
 from parity.bench.blocks import calls
 from parity.options import Bench
 from parity.plan import Plan, make_plan
 from parity.report import bench_table
-from parity.speed import crossing, host_model
 from spec.errors import RuleError
 from tests.parity.timed import block, called, run_folder
 

@@ -20,6 +20,7 @@ from parity.explain.update_rule.shapes import shape_of
 from parity.explain.update_rule.storing import replayed, stored_as
 from parity.explain.update_rule.written import clips_all
 from parity.explain.worker import Worker
+from parity.report import causes
 from parity.report.rules import RateRow, RuleFound, UpdateRules
 from spec.run import SIDES
 
@@ -117,14 +118,10 @@ def _record(side: Side, seen: Observed) -> RuleFound:
         stored=rule.stored,
         lost=side.lost,
         reproduces=side.holds,
-        residual=_finite(fit.residual),
-        held_out=_finite(side.held_out.residual),
+        residual=causes.finite(fit.residual),
+        held_out=causes.finite(side.held_out.residual),
         others=[text for text in others if text != words],
     )
-
-
-def _finite(value: float) -> float:
-    return value if value < float("inf") else -1.0
 
 
 def _steps(told: Told, found: dict[str, Identified], followed: int) -> list[int]:
