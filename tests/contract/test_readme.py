@@ -28,6 +28,7 @@ LONG = (
     "parity explain",
     "parity init-pair",
     "planted_mistake",
+    "--judge measured",
     "--handoff",
 )
 BLOCK = re.compile(r"^```(sh|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -105,7 +105,13 @@ def test_a_token_beyond_the_vocabulary_is_the_users_to_mend(parity: Parity, tmp_
     assert "token 256, vocabulary 256" in done.stderr
 
 
-@pytest.mark.parametrize(("precision", "loss", "grad"), [("strict", 2e-6, 6e-6), ("f64", 1e-14, 1e-13)])
+@pytest.mark.parametrize(
+    ("precision", "loss", "grad"),
+    [
+        ("strict", 2e-6, 6e-6),
+        pytest.param("f64", 1e-14, 1e-13, marks=pytest.mark.slow),
+    ],
+)
 def test_toy_mlp_meets_the_bounds_for_a_hundred_steps(
     tmp_path: Path, precision: str, loss: float, grad: float
 ) -> None:

@@ -48,6 +48,7 @@ def test_toy_mlp_by_any_first_values(tmp_path: Path) -> None:
     assert content["verdict"] == "SAME" and content["numerics"]["steps"] == 3
 
 
+@pytest.mark.slow  # Runs of both sides, which compile convolutions.
 def test_residual_network_with_running_statistics(tmp_path: Path) -> None:
     content = run(tmp_path, f"{EXAMPLES}/conv_net --steps 3", code=0)
     check_proven(content)

@@ -23,6 +23,7 @@ def change(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new))
 
 
+@pytest.mark.slow  # README's commands make the like.
 def test_what_init_pair_writes_is_the_same_on_both_sides(parity: Parity, mine: Path) -> None:
     done = parity("run mine --steps 3 --no-time", **LITTLE_LLVM)
     assert done.stdout.startswith("SAME") and "map: 6 links, proven" in done.stdout
