@@ -35,7 +35,8 @@ def load_side(files: PairFiles, problem: Problem) -> Side:
     is_own = isinstance(problem.optimizer, OwnOptimizer)
     wide = _is_wide()
     functions = ("build", "loss", *(("optimizer",) if is_own else ()))
-    module = _module(path, _changed_ns(path), is_promoting(), functions)
+    # JAX keeps the classes of an optimizer's state from job to job, so such a file stays as it was first.
+    module = _module(path, _changed_ns(path), is_promoting() and not is_own, functions)
     _keep_wide(wide, files)
     compute = jnp.dtype(problem.profile.compute)
 
