@@ -29,6 +29,7 @@ LONG = (
     "parity init-pair",
     "planted_mistake",
     "--judge measured",
+    "--edit jax:clip_eps",
     "--handoff",
 )
 BLOCK = re.compile(r"^```(sh|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
