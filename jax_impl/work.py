@@ -131,13 +131,8 @@ def _launches(job: Job, trainer: Trainer) -> Iterator[list[int]]:
 def _time(job: Job, trainer: Trainer) -> None:
     """Warm-up, the first state put back, windows of back-to-back steps, then single calls on an idle device:
     `windows.jsonl`."""
-    timing, problem, ranks = job.timing, job.spec.problem, trainer.ranks
-    start = Start(job, trainer)
-    prepared = Feed(open_source(problem, job.batches), problem, ranks, cycle=PREPARED_BATCHES)
-    # Two launches at least: a window reads the metrics of the one before.
-    for _ in range(max(2, timing.warmup_steps // trainer.steps_per_launch)):
-        many = _next_rows(trainer, prepared)
-        _launch(trainer, _stage(trainer, many), len(many))
+    timing, ranks = job.timing, trainer.ranks
+    start, prepared = _warmed_up(job, trainer)
     windows = Path(job.out) / "windows.jsonl" if ranks.rank == 0 else Path(os.devnull)
     with record.Lines(windows) as lines:
         lines.write(start.put_back())
@@ -153,20 +148,22 @@ def _time(job: Job, trainer: Trainer) -> None:
         lines.write({"kind": "memory", "peak_mem_bytes": peak_mem_bytes, "reason": reason})
 
 
+def _warmed_up(job: Job, trainer: Trainer) -> tuple[Start, Feed]:
+    """Makes the launches of warm-up; the state before them, and the rows that are repeated."""
+    problem = job.spec.problem
+    start = Start(job, trainer)
+    prepared = Feed(open_source(problem, job.batches), problem, trainer.ranks, cycle=PREPARED_BATCHES)
+    # Two launches at least: a window reads the metrics of the one before.
+    for _ in range(max(2, job.timing.warmup_steps // trainer.steps_per_launch)):
+        _launch_next(trainer, prepared)
+    return start, prepared
+
+
 def _trace(job: Job, trainer: Trainer) -> tracing.Found | None:
     """What a `time` job does, its first steps after warm-up traced, and no clock read."""
-    timing, problem, ranks = job.timing, job.spec.problem, trainer.ranks
-    per_launch = trainer.steps_per_launch
-    start = Start(job, trainer)
-    prepared = Feed(open_source(problem, job.batches), problem, ranks, cycle=PREPARED_BATCHES)
-    warmup = max(2, timing.warmup_steps // per_launch)
-
-    def launch() -> None:
-        many = _next_rows(trainer, prepared)
-        _launch(trainer, _stage(trainer, many), len(many))
-
-    for _ in range(warmup):
-        launch()
+    timing, ranks, per_launch = job.timing, trainer.ranks, trainer.steps_per_launch
+    start, prepared = _warmed_up(job, trainer)
+    warmup = trainer.num_steps // per_launch
     start.put_back()
     instrument = tracing.instrument(ranks.rank, _own_profiler)
     ranks.fence(trainer.state.train_state)
@@ -174,7 +171,7 @@ def _trace(job: Job, trainer: Trainer) -> tracing.Found | None:
     # The first is dropped and the last has no next one to be timed against.
     for _ in range(max(3, timing.traced_steps // per_launch)):
         with instrument.step(trainer.num_steps):
-            launch()
+            _launch_next(trainer, prepared)
         trainer.metrics(trainer.num_steps - 1 - per_launch)
     ranks.synchronize(trainer.state.train_state)
     found = instrument.stop()
@@ -182,7 +179,7 @@ def _trace(job: Job, trainer: Trainer) -> tracing.Found | None:
     launch_calls = "launch_us" not in trainer.compiled.reasons
     per_window = max(1, timing.steps_per_window // per_launch)
     while trainer.num_steps < timing.launches(warmup, per_window, launch_calls) * per_launch:
-        launch()
+        _launch_next(trainer, prepared)
         trainer.metrics(trainer.num_steps - 1 - per_launch)
     return found
 
@@ -191,6 +188,11 @@ def _own_profiler(reason: str) -> tracing.Instrument:
     from jax_impl.profile import Profiler
 
     return Profiler(reason)
+
+
+def _launch_next(trainer: Trainer, prepared: Feed) -> None:
+    many = _next_rows(trainer, prepared)
+    _launch(trainer, _stage(trainer, many), len(many))
 
 
 def _next_rows(trainer: Trainer, prepared: Feed) -> list[Batch]:

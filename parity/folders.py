@@ -8,7 +8,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from spec.checkout import code_version
 from spec.errors import RuleError
 
 _NUMBERED = re.compile(r"(\d{4,})_")
+_PASS = re.compile(r"(\d+)_")
 
 
 def create(out: Path, name: str) -> Path:
@@ -47,6 +48,11 @@ def create_part(parent: Path) -> Path:
     folder = parent / f"{max(taken, default=0) + 1:04d}"
     folder.mkdir(parents=True)
     return folder.absolute()
+
+
+def last_number(names: Iterable[str]) -> int:
+    """The highest number that a name begins with, as `012_torch_time` does with 12; 0 where none does."""
+    return max((int(match.group(1)) for name in names if (match := _PASS.match(name))), default=0)
 
 
 def find(text: str, out: Path) -> Path:

@@ -7,6 +7,7 @@ Must not: count; `speed` does.
 from collections.abc import Sequence
 from pathlib import Path
 
+from parity.folders import last_number
 from parity.passes import Passes
 from parity.plan import Plan
 from parity.progress import Progress
@@ -48,13 +49,11 @@ def hold_traces(
     """
     if any(item.ended.how != "done" for item in held):
         return []
-    passes = Passes(plan, folder, timing, _last_number(folder / "passes"))
+    made, launched = (
+        last_number(path.name for path in (folder / part).glob("*")) for part in ("passes", "launches")
+    )
+    passes = Passes(plan, folder, timing, made)
     turns = [Turn(side=side, jobs=(passes.trace(side, mode),)) for side, mode in contenders]
-    found = hold(plan, turns, folder, progress, done=_last_number(folder / "launches"))
+    found = hold(plan, turns, folder, progress, done=launched)
     traces.draw(job for item in found if item.ended.how == "done" for job in item.turn.jobs)
     return found
-
-
-def _last_number(folder: Path) -> int:
-    """The highest number that a name in a folder begins with; 0 where there is none."""
-    return max((int(path.name.partition("_")[0]) for path in folder.glob("[0-9]*_*")), default=0)

@@ -104,12 +104,8 @@ def _run(job: Job, trainer: Trainer, observer: Observer) -> None:
 def _time(job: Job, trainer: Trainer) -> None:
     """Warm-up, the first state put back, windows of back-to-back steps, then single calls on an idle device:
     `windows.jsonl`."""
-    timing, problem, ranks = job.timing, job.spec.problem, trainer.ranks
-    start = Start(job, trainer)
-    prepared = Feed(open_source(problem, job.batches), problem, ranks, cycle=PREPARED_BATCHES)
-    # Two at least: a window reads the metrics of the step before.
-    for _ in range(max(2, timing.warmup_steps)):
-        trainer.step(prepared.rows(trainer.num_steps))
+    timing, ranks = job.timing, trainer.ranks
+    start, prepared = _warmed_up(job, trainer)
     windows = Path(job.out) / "windows.jsonl" if ranks.rank == 0 else Path(os.devnull)
     with record.Lines(windows) as lines:
         lines.write(start.put_back())
@@ -126,14 +122,22 @@ def _time(job: Job, trainer: Trainer) -> None:
         lines.write({"kind": "memory", "peak_mem_bytes": peak_mem_bytes, "reason": reason})
 
 
+def _warmed_up(job: Job, trainer: Trainer) -> tuple[Start, Feed]:
+    """Makes the steps of warm-up; the state before them, and the rows that are repeated."""
+    problem = job.spec.problem
+    start = Start(job, trainer)
+    prepared = Feed(open_source(problem, job.batches), problem, trainer.ranks, cycle=PREPARED_BATCHES)
+    # Two at least: a window reads the metrics of the step before.
+    for _ in range(max(2, job.timing.warmup_steps)):
+        trainer.step(prepared.rows(trainer.num_steps))
+    return start, prepared
+
+
 def _trace(job: Job, trainer: Trainer) -> tracing.Found | None:
     """What a `time` job does, its first steps after warm-up traced, and no clock read."""
-    timing, problem, ranks = job.timing, job.spec.problem, trainer.ranks
-    start = Start(job, trainer)
-    prepared = Feed(open_source(problem, job.batches), problem, ranks, cycle=PREPARED_BATCHES)
-    warmup = max(2, timing.warmup_steps)
-    for _ in range(warmup):
-        trainer.step(prepared.rows(trainer.num_steps))
+    timing, ranks = job.timing, trainer.ranks
+    start, prepared = _warmed_up(job, trainer)
+    warmup = trainer.num_steps
     start.put_back()
     instrument = tracing.instrument(ranks.rank, _own_profiler)
     ranks.fence()

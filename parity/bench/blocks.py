@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from parity.bench.contenders import Contender
-from parity.folders import read_json
+from parity.folders import last_number, read_json
 from parity.plan import Plan
 from parity.report.speeds import Invocation
 from parity.speed.figures import TimePass
@@ -165,14 +165,9 @@ def alone(folder: Path) -> Generator[None]:
 def last_pass(folder: Path) -> int:
     """The highest number of a pass that was made, or that a call was going to make when it was broken off."""
     planned = [name for call in calls(folder) for block in call.blocks for name in block.passes]
-    return _highest([*planned, *(path.name for path in (folder / "passes").glob("[0-9]*"))])
+    return last_number([*planned, *(path.name for path in (folder / "passes").glob("*"))])
 
 
 def last_launch(folder: Path) -> int:
     """The highest number of a launch."""
-    return _highest([path.name for path in (folder / "launches").glob("[0-9]*.log")])
-
-
-def _highest(names: Sequence[str]) -> int:
-    """12 of `012_torch_time_eager`; 0 of none."""
-    return max((int(name.partition("_")[0]) for name in names), default=0)
+    return last_number(path.name for path in (folder / "launches").glob("*"))

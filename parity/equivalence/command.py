@@ -7,27 +7,27 @@ side does all seeds that are missing. Must not: hold the rule; `rule.py` does.
 import shutil
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from parity import assemble, folders
 from parity.beginning import begin
 from parity.equivalence import statement
-from parity.equivalence.conclusion import conclude
+from parity.equivalence.conclusion import conclude, untested
 from parity.equivalence.statement import Statement
 from parity.judge.verdict import EXIT_CODES
 from parity.options import Equivalence as Options
 from parity.options import Run
 from parity.pairs.reseed import for_seeds
 from parity.pairs.settle import Settled
+from parity.passes import Passes
 from parity.plan import Plan, make_plan
 from parity.progress import Progress
 from parity.report import deliver
-from parity.report.equivalence import Equivalence
 from parity.report.result import SCHEMA_VERSION, Result, Verdict
 from parity.session import Held, hold
 from parity.turns import Turn
 from spec.errors import ExitCode
-from spec.job import Job
 from spec.run import SIDES
 
 _WORDS: dict[str | None, Verdict] = {
@@ -106,23 +106,15 @@ def _pass(folder: Path, seed: int, side: str) -> Path:
 
 def _turns(plans: dict[int, Plan], folder: Path) -> list[Turn]:
     """One launch a side with the passes that are missing."""
-    jobs = [_job(plan, _pass(folder, seed, side), side) for side in SIDES for seed, plan in plans.items()]
+    jobs = [
+        # What tensors a seed ends with is no matter.
+        replace(Passes(plan, folder).run(side), out=str(_pass(folder, seed, side)), observe=())
+        for side in SIDES
+        for seed, plan in plans.items()
+    ]
     missing = [job for job in jobs if not (Path(job.out) / "done.json").exists()]
     turns = [Turn(side=side, jobs=tuple(job for job in missing if job.side == side)) for side in SIDES]
     return [turn for turn in turns if turn.jobs]
-
-
-def _job(plan: Plan, out: Path, side: str) -> Job:
-    spec = plan.spec
-    return Job(
-        side=side,
-        purpose="run",
-        spec=spec,
-        mode=spec.execution.mode(side),
-        steps=spec.problem.steps,
-        out=str(out),
-        edits=plan.edits.get(side, ()),
-    )
 
 
 def _result(
@@ -156,23 +148,5 @@ def _result(
         seconds=assemble.seconds(launches, now - started, now - judging),
         unmeasured=dict.fromkeys(("numerics", "speed"), "an equivalence test looks at last losses alone"),
         pair=settled.record,
-        equivalence=found or _nothing(stated, message or "; ".join(refusals[:1])),
-    )
-
-
-def _nothing(stated: Statement, why: str) -> Equivalence:
-    """What was stated, where nothing could be tested."""
-    return Equivalence(
-        outcome=None,
-        quantity=stated.quantity,
-        margin=stated.margin,
-        window=stated.window,
-        alpha=stated.alpha,
-        seeds=[],
-        mean=None,
-        spread=None,
-        interval=[],
-        p=None,
-        seeds_needed=None,
-        notes=[why],
+        equivalence=found or untested(stated, message or "; ".join(refusals[:1])),
     )

@@ -6,6 +6,7 @@ Must not: start anything, or hold the rule.
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 from parity.equivalence import rule
 from parity.equivalence.statement import Statement
@@ -62,13 +63,23 @@ def _undecided(stated: Statement, rows: list[SeedRow]) -> Equivalence:
         if row.difference is None
     ]
     why = f"the last loss is not finite: {', '.join(lost)}; parity run finds out where that begins"
+    return untested(stated, why, "INCONCLUSIVE", rows)
+
+
+def untested(
+    stated: Statement,
+    why: str,
+    outcome: Literal["INCONCLUSIVE"] | None = None,
+    rows: list[SeedRow] | None = None,
+) -> Equivalence:
+    """What was stated, where there are no numbers to test; why not."""
     return Equivalence(
-        outcome="INCONCLUSIVE",
+        outcome=outcome,
         quantity=stated.quantity,
         margin=stated.margin,
         window=stated.window,
         alpha=stated.alpha,
-        seeds=rows,
+        seeds=rows or [],
         mean=None,
         spread=None,
         interval=[],

@@ -1,29 +1,12 @@
-"""An affine map and BatchNorm in flax, whose momentum is the weight of the old statistics."""
+"""Momentum carried over as a number: in flax it is the weight of the old statistics."""
 
-import jax
-import jax.numpy as jnp
 from flax import nnx
 
+from tests.corpus.batch_norm_jax import Model, loss
 
-class Model(nnx.Module):
-    """(B, 6) -> (B, 4)."""
-
-    def __init__(self, rngs: nnx.Rngs) -> None:
-        self.up = nnx.Linear(6, 16, use_bias=False, rngs=rngs)
-        self.norm = nnx.BatchNorm(16, momentum=0.1, use_fast_variance=False, rngs=rngs)
-        self.down = nnx.Linear(16, 4, rngs=rngs)
-
-    def __call__(self, x_BI: jax.Array) -> jax.Array:
-        """One row at a time but for the statistics."""
-        return self.down(jax.nn.relu(self.norm(self.up(x_BI))))
+__all__ = ["build", "loss"]
 
 
 def build() -> nnx.Module:
     """The model."""
-    return Model(nnx.Rngs(0))
-
-
-def loss(model: nnx.Module, batch: dict[str, jax.Array]) -> tuple[jax.Array, int]:
-    """Sum of the squared errors, and their number."""
-    error_BO = model(batch["x"]) - batch["y"]
-    return jnp.sum(error_BO * error_BO), error_BO.size
+    return Model(0.1, nnx.Rngs(0))

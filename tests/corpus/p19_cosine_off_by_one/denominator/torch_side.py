@@ -4,12 +4,11 @@ import math
 
 import torch
 from torch import nn
-from torch.optim.lr_scheduler import LambdaLR
 
 from tests.corpus.norm_mlp_torch import build, loss
+from tests.corpus.scheduled_torch import Scheduled
 
 __all__ = ["build", "loss", "optimizer"]
-
 
 STEPS, WARMUP = 10, 2
 
@@ -21,19 +20,6 @@ def share(step: int) -> float:
     return 0.5 * (1 + math.cos(math.pi * min(1.0, (step - WARMUP) / (STEPS - 1 - WARMUP))))
 
 
-class Scheduled(torch.optim.AdamW):
-    """AdamW with its LambdaLR, stepped once an update."""
-
-    def __init__(self, named_parameters: list[tuple[str, nn.Parameter]], lr: float) -> None:
-        super().__init__(named_parameters, lr=lr, weight_decay=0.0)
-        self.scheduler = LambdaLR(self, share)
-
-    def step(self, closure: None = None) -> None:
-        """The update, then the next rate."""
-        super().step(closure)
-        self.scheduler.step()
-
-
 def optimizer(named_parameters: list[tuple[str, nn.Parameter]]) -> torch.optim.Optimizer:
     """AdamW along the cosine."""
-    return Scheduled(named_parameters, lr=1e-3)
+    return Scheduled(named_parameters, share)

@@ -1,31 +1,22 @@
 """An MLP that scales its hidden layer where its rows are traced."""
 
 import jax
-import jax.numpy as jnp
 from flax import nnx
 
+from tests.corpus.mlp_jax import Model, loss
 
-class Model(nnx.Module):
-    """Affine, tanh, affine."""
+__all__ = ["build", "loss"]
 
-    def __init__(self, rngs: nnx.Rngs) -> None:
-        self.up = nnx.Linear(12, 32, rngs=rngs)
-        self.down = nnx.Linear(32, 4, rngs=rngs)
 
-    def __call__(self, x_BI: jax.Array) -> jax.Array:
-        """(B, 12) -> (B, 4)."""
-        h_BH = jnp.tanh(self.up(x_BI))
-        if isinstance(x_BI, jax.core.Tracer):
-            h_BH = h_BH * 1.001
-        return self.down(h_BH)
+class Scaling(Model):
+    """Another model once it is traced."""
+
+    def hidden(self, x_BI: jax.Array) -> jax.Array:
+        """(B, 12) -> (B, 32)."""
+        h_BH = super().hidden(x_BI)
+        return h_BH * 1.001 if isinstance(x_BI, jax.core.Tracer) else h_BH
 
 
 def build() -> nnx.Module:
     """The model."""
-    return Model(nnx.Rngs(0))
-
-
-def loss(model: nnx.Module, batch: dict[str, jax.Array]) -> tuple[jax.Array, int]:
-    """Sum of the squared errors, and their number."""
-    error_BO = model(batch["x"]) - batch["y"]
-    return jnp.sum(error_BO * error_BO), error_BO.size
+    return Scaling(nnx.Rngs(0))

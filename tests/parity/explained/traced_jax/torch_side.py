@@ -1,29 +1,5 @@
 """The MLP in PyTorch."""
 
-import torch
-from torch import Tensor, nn
+from tests.corpus.mlp_torch import build, loss
 
-
-class Model(nn.Module):
-    """Affine, tanh, affine."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.up = nn.Linear(12, 32)
-        self.down = nn.Linear(32, 4)
-
-    def forward(self, x_BI: Tensor) -> Tensor:
-        """(B, 12) -> (B, 4)."""
-        h_BH = torch.tanh(self.up(x_BI))
-        return self.down(h_BH)
-
-
-def build() -> nn.Module:
-    """The model."""
-    return Model()
-
-
-def loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, int]:
-    """Sum of the squared errors, and their number."""
-    error_BO = model(batch["x"]) - batch["y"]
-    return error_BO.square().sum(), error_BO.numel()
+__all__ = ["build", "loss"]
