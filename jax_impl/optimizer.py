@@ -27,10 +27,9 @@ def clip_coefficient(norm: jax.Array, max_norm: float | None, eps: float) -> jax
     return jnp.minimum(max_norm / (norm + eps), 1.0)
 
 
-def clip_part(grads: Arrays, count: jax.Array, max_norm: float, eps: float) -> Arrays:
+def clip_part(grads: Arrays, count: jax.Array, max_norm: float | None, eps: float) -> Arrays:
     """Gradient sums of one micro-batch, scaled as their mean over `count` is clipped."""
-    norm = global_norm(jnp.concatenate([grad.reshape(-1) for grad in grads.values()])) / count
-    clip = clip_coefficient(norm, max_norm, eps)
+    clip = clip_coefficient(global_norm(grads) / count, max_norm, eps)
     return {name: grad * clip for name, grad in grads.items()}
 
 

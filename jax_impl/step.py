@@ -11,7 +11,6 @@ Must not: read a number on the host, or branch on one; `compile.py` relies on it
 `torch_impl/step.py`.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -73,8 +72,8 @@ def make_step(side: Side, problem: Problem, constants: Constants, arena: Arena) 
             (loss_sum, (count, after)), grads = through(jax.value_and_grad(loss, has_aux=True))(working)
         sums = cast(Sums(grads, loss_sum, count), profile.accumulate)
         if constants.clip_parts:
-            limit = constants.max_norm or math.inf
-            sums = sums._replace(grads=clip_part(sums.grads, sums.tokens, limit, constants.clip_eps))
+            parts = clip_part(sums.grads, sums.tokens, constants.max_norm, constants.clip_eps)
+            sums = sums._replace(grads=parts)
         return sums, after
 
     def step(state: TrainState, batch: Batch) -> tuple[TrainState, jax.Array, dict[str, Pieces]]:

@@ -28,7 +28,7 @@ def clip_coefficient(norm: Tensor, max_norm: float | None, eps: float) -> Tensor
     return (torch.full_like(norm, max_norm) / (norm + eps)).clamp(max=1.0)
 
 
-def clip_part(grads: list[Tensor], count: Tensor, max_norm: float, eps: float) -> list[Tensor]:
+def clip_part(grads: list[Tensor], count: Tensor, max_norm: float | None, eps: float) -> list[Tensor]:
     """Gradient sums of one micro-batch, scaled as its mean over `count` is clipped."""
     norm = global_norm(torch.cat([grad.reshape(-1) for grad in grads])) / count
     clip = clip_coefficient(norm, max_norm, eps)

@@ -10,7 +10,6 @@ Must not: synchronise with the device, read a number on the host, or branch on o
 captures the step, rely on it. Counterpart: `jax_impl/step.py`.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -98,7 +97,7 @@ def make_step(side: Side, problem: Problem, constants: Constants, ranks: Ranks) 
     @torch.no_grad()
     def part(grads: list[Tensor], count: Tensor) -> list[Tensor]:
         wide = [grad.to(getattr(torch, problem.profile.accumulate)) for grad in grads]
-        return clip_part(wide, count, constants.max_norm or math.inf, constants.clip_eps)
+        return clip_part(wide, count, constants.max_norm, constants.clip_eps)
 
     chosen = own_update(side.optimizer, guarded) if side.optimizer else update
     parts = part if constants.clip_parts else None
