@@ -13,7 +13,7 @@ from pathlib import Path
 
 from parity.attribution.edges import Apart, Comparison
 from parity.attribution.passes import EXCESS, PROMOTED, TRUTH, WRITTEN, Ways
-from parity.explain.settings import MOST_STEPS, Told
+from parity.explain.settings import Told
 from parity.report.attribution import Attribution, Edge
 
 _CAPTURED = "inductor", "graph+inductor"
@@ -34,8 +34,8 @@ def attribute(told: Told, step: int, out: Path, timeout_s: float, say: Callable[
     Raises:
       RuleError, SideFailed: a side could not make the step at all.
     """
-    began, chosen = time.monotonic(), min(step, MOST_STEPS - 1)
-    with contextlib.closing(Ways(told, chosen, out, timeout_s, say)) as ways:
+    began = time.monotonic()
+    with contextlib.closing(Ways(told, step, out, timeout_s, say)) as ways:
         ways.make()
         charging = _Charging(told, ways, Comparison(ways.made))
         edges = charging.edges()
@@ -44,19 +44,15 @@ def attribute(told: Told, step: int, out: Path, timeout_s: float, say: Callable[
     # Without a number it is not finite on one side.
     carried.sort(key=lambda one: float("inf") if one.floors is None else one.floors, reverse=True)
     whole = charging.whole()
-    notes = [
-        *charging.notes(),
-        *([f"the run differs at step {step}; looked at is {chosen}"] * (step != chosen)),
-    ]
     return Attribution(
-        step=chosen,
+        step=step,
         modes=charging.modes,
         bound=charging.bound,
         whole=_finite(whole.floors) if whole else None,
         edges=edges,
         carried_by=[one.edge for one in carried],
         summary=_summary(carried, whole, charging.bound, found),
-        notes=notes,
+        notes=charging.notes(),
         folder=str(out),
         seconds=round(time.monotonic() - began, 3),
     )

@@ -20,7 +20,7 @@ from parity.folders import last_number, read_json
 from parity.plan import Plan
 from parity.report.speeds import Invocation
 from parity.speed.figures import TimePass
-from parity.speed.machine import difference
+from parity.speed.machine import difference, few
 from spec import codec, record
 from spec.errors import RuleError
 from spec.job import Timing
@@ -136,7 +136,7 @@ def check_goes_on(folder: Path, plan: Plan, sweep: Any, environment: dict[str, A
     if found:
         raise RuleError(
             "What stands in one table was measured on one device, by one version, of one problem.",
-            f"{folder.name}: {'; '.join(found[:4])}{f' and {len(found) - 4} more' if len(found) > 4 else ''}",
+            f"{folder.name}: {few(found)}",
             "type the other options as they were, or leave --into out for a run of its own",
         )
 

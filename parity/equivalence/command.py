@@ -27,6 +27,7 @@ from parity.report import deliver
 from parity.report.result import SCHEMA_VERSION, Result, Verdict
 from parity.session import Held, hold
 from parity.turns import Turn
+from spec.environment import describe_environment
 from spec.errors import ExitCode
 from spec.run import SIDES
 
@@ -50,7 +51,7 @@ def equivalence(options: Options, argv: Sequence[str]) -> ExitCode:
     deliver.check_target(options.json)
     plan = make_plan(_as_run(options))
     stated = _state(plan, options, margin)
-    earlier = _earlier(options, stated)
+    earlier = _earlier(options, stated, plan.spec.execution.device)
     folder, settled = begin(plan, options, argv, progress, stated.told())
     held: list[Held] = []
     if not settled.refusals:
@@ -82,12 +83,14 @@ def _state(plan: Plan, options: Options, margin: float) -> Statement:
     )
 
 
-def _earlier(options: Options, stated: Statement) -> Path | None:
+def _earlier(options: Options, stated: Statement, device: str) -> Path | None:
     """The run folder of the test that is gone on with."""
     if options.resume is None:
         return None
     folder = folders.find(options.resume, Path(options.out))
     statement.refuse_another(statement.read_statement(folder), stated, folder)
+    before = folders.read_json(folder / "run.json")["environment"]
+    statement.refuse_other_machine(before, describe_environment(), device, folder)
     return folder
 
 

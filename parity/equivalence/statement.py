@@ -11,6 +11,7 @@ from pathlib import Path
 from parity import folders
 from parity.equivalence.rule import ALPHA, WINDOW
 from parity.judge import gate
+from parity.speed.machine import Environment, difference, few
 from spec import codec
 from spec.errors import RuleError
 from spec.run import Problem
@@ -99,3 +100,19 @@ def refuse_another(stated: Statement, now: Statement, folder: Path) -> None:
                 f"{name}: {before.get(name)} in {folder}, now {after.get(name)}",
                 "type the options as they were, or begin a new test without --resume",
             )
+
+
+def refuse_other_machine(before: Environment, now: Environment, device: str, folder: Path) -> None:
+    """Refuses to go on on another device or with other versions: a seed would differ by these too.
+
+    Raises:
+      RuleError: something differs; both values are named.
+    """
+    changed = difference(before, now, device)
+    found = [*changed.device, *changed.versions]
+    if found:
+        raise RuleError(
+            "All seeds of a test are trained on one device by one version.",
+            f"{folder}: {few(found)}",
+            "go on where it began, or begin a new test without --resume",
+        )

@@ -100,7 +100,7 @@ def _explain(told: Told, out: Path, progress: Progress, timeout_s: float, began:
 def _record(
     found: Found, seen: Setting, out: Path, folder: Path | None, passes: int, seconds: float
 ) -> causes.Explanation:
-    left = found.left if found.left.failing else found.held_out
+    left, where = (found.left, "") if found.left.failing else (found.held_out, " of what was held out")
     several = any(len(step.confirmed) > 1 for step in found.steps)
     outcome = "confirmed"
     if left.failing:
@@ -119,7 +119,7 @@ def _record(
         summary="",
         edits=[show(edit) for edit in found.edits],
         steps=steps,
-        left=str(left.failing[0]) if left.failing else None,
+        left=f"{left.failing[0]}{where}" if left.failing else None,
         folder=str(out),
         reproduction=str(folder) if folder else None,
         passes=passes,

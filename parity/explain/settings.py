@@ -31,8 +31,8 @@ _RERUNS = 2
 _U64 = 2.0**-53
 _HELD_OUT = 1009
 """Added to the seeds of what is held out."""
-MOST_STEPS = 64
-"""A run is followed so far; the learning rates of all its steps are compared without it."""
+_MOST_STEPS = 64
+"""A run is followed so far, or to what differs first; learning rates of all its steps are compared anyway."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +55,11 @@ class Told:
     def own_optimizers(self) -> bool:
         """Whether each side brings its own, which edits do not reach."""
         return isinstance(self.spec.problem.optimizer, OwnOptimizer)
+
+    @property
+    def followed_steps(self) -> int:
+        """How many of its steps are made again at most."""
+        return max(_MOST_STEPS, (self.first_step or 0) + 1)
 
     @staticmethod
     def read(folder: Path) -> "Told":
@@ -109,7 +114,7 @@ class Setting:
         self._told, self._out, self._torch = told, out, torch
         # What differs in some batches alone may show at none of the usual steps.
         steps = {*probe_steps(told.spec, told.jax.curve), told.first_step or 0}
-        last = min(MOST_STEPS, told.jax.curve.num_steps)
+        last = min(told.followed_steps, told.jax.curve.num_steps)
         self._probes = sorted(step for step in steps if step < last)
         self._reference: Reference | None = None
         self._known: dict[tuple[Edit, ...], Left] = {}

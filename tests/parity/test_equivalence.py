@@ -19,6 +19,7 @@ from parity.report import seeds as lines
 from parity.report.equivalence import Equivalence
 from parity.report.result import Result, Seconds
 from spec import record
+from spec.environment import describe_environment
 from spec.errors import RuleError
 from tests.parity.conftest import command, environ
 from tests.parity.pass_writer import make_content, small_job, small_spec
@@ -183,6 +184,14 @@ def test_another_test_is_refused_with_both_values(tmp_path: Path) -> None:
     record.write_json(tmp_path / "run.json", {})
     with pytest.raises(RuleError, match="is none"):
         statement.read_statement(tmp_path)
+
+
+def test_other_versions_are_refused_with_both(tmp_path: Path) -> None:
+    now = describe_environment()
+    statement.refuse_other_machine(now, describe_environment(), "cpu", tmp_path)
+    before = now | {"packages": now["packages"] | {"torch": "2.11.0"}}
+    with pytest.raises(RuleError, match=r"torch 2\.11\.0, now 2\."):
+        statement.refuse_other_machine(before, now, "cpu", tmp_path)
 
 
 @pytest.mark.parametrize("text", ["1", "0.01", "0%", "100%", "-1%", "nan%", "%", "1e%"])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from parity.explain.settings import MOST_STEPS, Told, as_it_was, shuffled
+from parity.explain.settings import Told, as_it_was, shuffled
 from parity.explain.update_rule.observed import PHASES, Observed
 from parity.explain.worker import Worker
 from parity.judge.align import Measured
@@ -55,7 +55,7 @@ def follow(told: Told, workers: dict[str, Worker], out: Path) -> Followed:
 def _specs(told: Told, out: Path) -> dict[str, RunSpec]:
     """The run's problem, and one with the batches that come after and first values of the same spread."""
     assert told.pair is not None and told.spec.pair is not None
-    steps = max(_LEAST_STEPS, min(MOST_STEPS, told.spec.problem.steps + 1))
+    steps = max(_LEAST_STEPS, min(told.followed_steps, told.spec.problem.steps + 1))
     batches, later = out / "batches", out / "later_batches"
     read.write_batches(told.pair, batches, 2 * steps)
     later.mkdir(parents=True)

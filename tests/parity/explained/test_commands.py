@@ -49,6 +49,15 @@ def test_three_clashes_of_defaults_are_peeled(tmp_path: Path) -> None:
     assert set(found["edits"]) == {"conv_padding=1", "batchnorm_momentum=0.01", "batchnorm_biased=1"}
 
 
+@pytest.mark.slow  # Two runs of 75 steps on both sides, one of them in float64.
+def test_what_begins_late_is_followed_to_where_it_begins(tmp_path: Path) -> None:
+    run(tmp_path, f"run {PAIRS / 'late'} --no-time --edit jax:clip_eps=3", 4)
+    run(tmp_path, "explain last", 0)
+    found = result(tmp_path)["explanation"]
+    assert (found["outcome"], found["edits"]) == ("confirmed", ["clip_eps=3"])
+    assert found["steps"][0]["first"].startswith("clipped of step 71")
+
+
 @pytest.mark.slow  # A run and some forty passes; README's commands show the like.
 def test_power_tells_what_a_run_could_not_have_seen(tmp_path: Path) -> None:
     """Without clipping in any step, with a constant rate, one micro-batch and no norm in the model."""
