@@ -5,6 +5,7 @@ Where the torch side described itself before, this side's tensors are matched wi
 take a step. Counterpart: `torch_impl/describe.py`.
 """
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,17 @@ from jax_impl import runtime, state
 from jax_impl.match import Probe, held, match
 from jax_impl.memory import Arena
 from jax_impl.models.pair import load_side
+from jax_impl.own_optimizer import Make, updates
 from jax_impl.parallel import Ranks
 from spec import codec, record
 from spec.data.batches import open_source
-from spec.description import DESCRIPTION, INITIAL, MATCH, PROBE_ROWS, Described, Description
+from spec.description import DESCRIPTION, INITIAL, MATCH, PROBE_ROWS, VALUES, Described, Description
 from spec.job import Job
 from spec.pairs import user_code
 from spec.pairs.probe import probe_values
-from spec.weights import Tensors, save_tensors
+from spec.pairs.updates import OPTIMIZER_UPDATES, UPDATES, save_updates
+from spec.state import of_phase
+from spec.weights import Tensors, load_tensors, save_tensors
 
 
 def describe(job: Job, ranks: Ranks) -> None:
@@ -60,9 +64,24 @@ def describe(job: Job, ranks: Ranks) -> None:
         found = match(Path(files.described), files, description, probe)
         arena.links = found.links
         record.write_json(out / MATCH, codec.to_dict(found))
+        if side.optimizer is not None and not (found.unmatched_torch or found.unmatched_jax):
+            with user_code.told(files.jax, OPTIMIZER_UPDATES):
+                _save_updates(out, arena, side.optimizer, load_tensors(Path(files.described) / VALUES))
     if arena.links or files.described is None:
         probe.restore()
         save_tensors(out / INITIAL, state.export(arena, ["param", "buffer"]))
+
+
+def _save_updates(out: Path, arena: Arena, make: Make, theirs: Tensors) -> None:
+    """What the optimizer makes of the torch side's parameters and gradients; frozen ones have none."""
+    params, grads = dict(of_phase(theirs, "probe")), dict(of_phase(theirs, "grad"))
+    whole = {name: grads.get(name, np.zeros_like(array)) for name, array in params.items()}
+
+    def answer(gradients: Sequence[Tensors]) -> Iterator[Tensors]:
+        state.load(arena, {f"param/{name}": array for name, array in params.items()})
+        return updates(make, arena, gradients)
+
+    save_updates(out / UPDATES, params, whole, answer)
 
 
 def _described(

@@ -8,18 +8,22 @@ refused leaves it as it was; it is a tree of arrays by parameter, so that a laun
 whose state is flat. Must not: ask a transformation what it is. Counterpart: `torch_impl/own_optimizer.py`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 
-from jax_impl.memory import Arena, TrainState
+from jax_impl.memory import Arena, Arrays, TrainState
 from jax_impl.parallel import REPLICATED
+from jax_impl.state import export, load
 from jax_impl.xla.layout import Pieces
 from spec.errors import RuleError
+from spec.state import of_phase
+from spec.weights import Tensors
 
 Make = Callable[[], optax.GradientTransformation]
 Update = Callable[[TrainState, Pieces], tuple[TrainState, jax.Array]]
@@ -46,6 +50,26 @@ def own_update(make: Make, arena: Arena) -> Update:
         return replace(state, params=layout.flatten(new), own=after), jnp.full((), jnp.nan)  # type: ignore[arg-type]
 
     return update
+
+
+def updates(make: Make, arena: Arena, gradients: Sequence[Tensors]) -> Iterator[Tensors]:
+    """The parameters after each update from given gradients, `NAME` -> array in the table's layout, by a new
+    transformation that begins at the arena's parameters; the arena's parameters and first moments follow it.
+    """
+    optimizer = _made(make)
+    params = {name: jnp.array(array) for name, array in arena.tensors("param").items()}
+    own = jax.jit(optimizer.init)(params)
+
+    @jax.jit
+    def update(grads: Arrays, own: Any, params: Arrays) -> tuple[Arrays, Any]:
+        changes, after = optimizer.update(grads, own, params)
+        return optax.apply_updates(params, changes), after  # type: ignore[return-value]
+
+    for grads in gradients:
+        load(arena, {f"m/{name}": array for name, array in grads.items()})
+        params, own = update(arena.tensors("m"), own, params)
+        arena.write("param", ((name, np.asarray(array)) for name, array in params.items()))
+        yield dict(of_phase(export(arena, ["param"]), "param"))
 
 
 def begin(make: Make, arena: Arena) -> None:

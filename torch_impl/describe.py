@@ -16,10 +16,13 @@ from spec.description import DESCRIPTION, PROBE_ROWS, VALUES, Described, Descrip
 from spec.job import Job
 from spec.pairs import user_code
 from spec.pairs.probe import probe_values
+from spec.pairs.updates import OPTIMIZER_UPDATES, UPDATES, save_updates
+from spec.state import of_phase
 from spec.weights import Tensors, save_tensors
 from torch_impl import runtime, state
 from torch_impl.memory import Arena
 from torch_impl.models.pair import load_side
+from torch_impl.own_optimizer import updates
 from torch_impl.parallel import Ranks
 
 
@@ -53,6 +56,12 @@ def describe(job: Job, ranks: Ranks) -> None:
         **{f"grad/{name}": _host(grad) for name, grad in zip(names, grads, strict=True)},
     }
     save_tensors(Path(job.out) / VALUES, values)
+    if side.optimizer is not None:
+        make, asked = side.optimizer, of_phase(values, "grad")
+        with user_code.told(files.torch, OPTIMIZER_UPDATES):
+            save_updates(
+                Path(job.out) / UPDATES, probe, asked, lambda gradients: updates(make, arena, gradients)
+            )
     description = Description(
         side="torch",
         parameters=_parameters(arena, initial),

@@ -5,13 +5,14 @@ refused, the optimizer's state is as it was. It runs eagerly, since what it does
 `jax_impl/own_optimizer.py`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from spec.errors import RuleError
+from spec.weights import Tensors
 from torch_impl.memory import Arena
 
 Make = Callable[[list[tuple[str, nn.Parameter]]], torch.optim.Optimizer]
@@ -32,6 +33,14 @@ def own_update(make: Make, guarded: Callable[[Arena, Any], None]) -> Callable[[A
         made[0].update(arena, guarded)
 
     return update
+
+
+def updates(make: Make, arena: Arena, gradients: Sequence[Tensors]) -> Iterator[Tensors]:
+    """The parameters after each update from given gradients, `NAME` -> array, by a new optimizer that begins
+    at the arena's parameters; the arena stays as it is."""
+    own = _Own(make, arena)
+    for grads in gradients:
+        yield own.updated(grads)
 
 
 class _Own:
@@ -71,6 +80,16 @@ class _Own:
             # Made by the very step that was refused, it begins at zero as it would have.
             kept = torch.zeros_like(tensor) if old is None else old
             tensor.copy_(torch.where(refused.to(tensor.device), kept, tensor).reshape(tensor.shape))
+
+    def updated(self, grads: Tensors) -> Tensors:
+        """One update outside a step; copies of the parameters after it."""
+        for slot, parameter in self._parameters:
+            parameter.grad = torch.from_numpy(grads[slot.row.name]).to(parameter)
+        with torch.enable_grad():
+            self._optimizer.step()
+        return {
+            slot.row.name: parameter.detach().cpu().numpy().copy() for slot, parameter in self._parameters
+        }
 
     def _rule(self, grad: Tensor, state: Any, row: Tensor, lr: Tensor, decayed: bool) -> Any:
         """The optimizer's step on clipped gradients; the moments of the arena stay zero."""

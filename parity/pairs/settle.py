@@ -13,7 +13,7 @@ import numpy as np
 from parity.cluster import Cluster
 from parity.commands import side_commands
 from parity.launch import SideFailed, launch, raise_told
-from parity.pairs import first_values, read, record
+from parity.pairs import first_values, read, record, updates
 from parity.plan import Plan
 from parity.progress import Progress
 from parity.report.result import PairRecord
@@ -44,6 +44,8 @@ class Settled:
     """None where one side runs alone, and for a preset."""
     first_values: tuple[str, ...] = ()
     """How the first values of two sides differ that bring their own."""
+    updates: tuple[str, ...] = ()
+    """How the updates of two optimizers differ that each side brings."""
 
     @property
     def refusals(self) -> list[str]:
@@ -56,6 +58,7 @@ class Settled:
         own = isinstance(self.plan.spec.problem.optimizer, OwnOptimizer)
         return [
             *(record.notes(self.match) if self.match else ()),
+            *self.updates,
             *((UNCOMPARED, NOT_EDITED) if own else ()),
         ]
 
@@ -84,21 +87,26 @@ def settle(plan: Plan, folder: Path, progress: Progress) -> Settled:
     plan = _with(plan, data=DataSpec(kind="folder", path=str(batches)))
     described = _describe_all(plan, folder / PAIR, progress)
     first = described.get("torch") or described["jax"]
-    match = None
+    own = isinstance(plan.spec.problem.optimizer, OwnOptimizer)
+    match, differ = None, []
     if len(described) == 2:
         match = codec.read_json(described["jax"] / MATCH, Match)
         if match.unmatched_torch or match.unmatched_jax:
             return Settled(plan=plan, match=match)
-        if init == "own" and (differ := _own_values(described)):
-            return Settled(plan=plan, match=match, first_values=tuple(differ))
+        if init == "own" and (values := _own_values(described)):
+            return Settled(plan=plan, match=match, first_values=tuple(values))
+        differ = updates.told(described["torch"], described["jax"], first.parent.name) if own else []
+        for words in differ:
+            progress.say(words)
     table = _table(codec.read_json(first / DESCRIPTION, Description), init, match)
-    if isinstance(plan.spec.problem.optimizer, OwnOptimizer):
+    if own:
         table = tuple(replace(row, decayed=False) for row in table)
     plan = _with(plan, sizes=PairSizes(parameters=table))
     initial = folder / PAIR / INITIAL
     save_tensors(initial, initial_values(plan, init, described, match))
     links = match.links if match else ()
-    return Settled(plan=with_files(plan, links=links, described=None, initial=str(initial)), match=match)
+    plan = with_files(plan, links=links, described=None, initial=str(initial))
+    return Settled(plan=plan, match=match, updates=tuple(differ))
 
 
 def _describe_all(plan: Plan, folder: Path, progress: Progress) -> dict[str, Path]:

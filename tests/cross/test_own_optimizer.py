@@ -10,12 +10,14 @@ import torch
 import jax_impl
 import torch_impl
 from jax_impl.models import preset_side as jax_preset_side
+from jax_impl.own_optimizer import updates as jax_updates
 from spec.edits import Edit, constants
 from spec.errors import RuleError
 from spec.run import Execution, OwnOptimizer, Problem
 from spec.weights import init_parameters
 from tests.jax_impl.small import bare, mlp_problem, relative_difference
 from torch_impl.models import preset_side as torch_preset_side
+from torch_impl.own_optimizer import updates as torch_updates
 
 PROBLEM = mlp_problem(optimizer=OwnOptimizer(max_norm=0.5))
 
@@ -115,3 +117,27 @@ def test_edits_that_reach_both_still_do() -> None:
     for trainer in (edited, plain):
         trainer.step(trainer.feed.rows(0))
     assert relative_difference(bare(edited.export(["param"])), bare(plain.export(["param"]))) > 1e-4
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_updates_from_given_gradients_are_the_librarys(name: str) -> None:
+    one, other = torch_trainer(MAKERS[name][0]), jax_trainer(MAKERS[name][1])
+    before = bare(one.export(["param"]))
+    generator = np.random.default_rng(0)
+    gradients = [
+        {key: generator.normal(size=array.shape).astype(np.float32) for key, array in before.items()}
+        for _ in range(4)
+    ]
+    named = [(key, torch.nn.Parameter(torch.from_numpy(array.copy()))) for key, array in before.items()]
+    optimizer = MAKERS[name][0](named)
+    torchs = torch_updates(MAKERS[name][0], one.state, gradients)
+    jaxs = jax_updates(MAKERS[name][1], other.state, gradients)
+    for grads, a, b in zip(gradients, torchs, jaxs, strict=True):
+        for key, parameter in named:
+            parameter.grad = torch.from_numpy(grads[key])
+        optimizer.step()
+        expected = {key: parameter.detach().numpy() for key, parameter in named}
+        assert relative_difference(a, expected) == 0.0
+        assert relative_difference(dict(b), expected) < 2e-6
+    assert bare(one.export(["param"])).keys() == before.keys()
+    assert relative_difference(bare(one.export(["param"])), before) == 0.0
