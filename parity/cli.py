@@ -13,12 +13,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from parity import options as commands
+from parity.standard_output import lasting_output
 from spec.errors import ExitCode, RuleError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Does one command and returns its exit code; a broken rule is a few lines on standard error."""
-    argv = list(sys.argv[1:] if arguments is None else arguments)
+    with lasting_output():
+        return _main(list(sys.argv[1:] if arguments is None else arguments))
+
+
+def _main(argv: list[str]) -> int:
     command = commands.parse(argv)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)

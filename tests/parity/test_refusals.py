@@ -1,10 +1,12 @@
 """Bad input through the real command line: exit code 2, a few lines on standard error, no run folder."""
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.parity.conftest import Parity
+from tests.parity.conftest import Parity, command, environ
 
 
 @pytest.mark.parametrize(
@@ -63,6 +65,17 @@ def test_doctor_says_what_there_is(parity: Parity) -> None:
     assert done.stdout.startswith("usable sides: torch, jax\n")
     for capability in ("python", "torch", "jax", "GPUs", "loopback port", "C++ compiler", "run folders"):
         assert f"\n {capability} " in done.stdout
+
+
+def test_a_reader_that_leaves_changes_no_exit_code(tmp_path: Path) -> None:
+    """As `parity doctor | head -1` does; 1 would say DIFFERENT."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        command("doctor"), cwd=tmp_path, env=environ(), stdout=writing, stderr=subprocess.PIPE, text=True
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_doctor_names_the_line_that_installs_what_is_missing(parity: Parity, tmp_path: Path) -> None:
