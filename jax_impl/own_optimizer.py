@@ -58,7 +58,7 @@ def updates(make: Make, arena: Arena, gradients: Sequence[Tensors]) -> Iterator[
     """
     optimizer = _made(make)
     params = {name: jnp.array(array) for name, array in arena.tensors("param").items()}
-    own = jax.jit(optimizer.init)(params)
+    own = _first(optimizer, params)
 
     @jax.jit
     def update(grads: Arrays, own: Any, params: Arrays) -> tuple[Arrays, Any]:
@@ -79,7 +79,20 @@ def begin(make: Make, arena: Arena) -> None:
       RuleError: it holds something that is no array, such as a Python number.
     """
     params = {name: np.array(array) for name, array in arena.tensors("param").items()}
-    first = jax.jit(_made(make).init)(params)
+    # A copy of its own each: what is given away is given away once.
+    placed = jax.tree.map(
+        lambda leaf: arena.ranks.place(np.array(leaf), REPLICATED), _first(_made(make), params)
+    )
+    arena.train_state = replace(arena.train_state, own=placed)
+
+
+def _first(optimizer: optax.GradientTransformation, params: Any) -> Any:
+    """Its first state.
+
+    Raises:
+      RuleError: it holds something that is no array, such as a Python number.
+    """
+    first = jax.jit(optimizer.init)(params)
     for path, leaf in jax.tree_util.tree_leaves_with_path(first):
         if not isinstance(leaf, jax.Array) or jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             raise RuleError(
@@ -87,9 +100,7 @@ def begin(make: Make, arena: Arena) -> None:
                 f"{jax.tree_util.keystr(path)} is {type(leaf).__name__} {getattr(leaf, 'dtype', '')}",
                 "take a transformation without keys or Python objects in its state",
             )
-    # A copy of its own each: what is given away is given away once.
-    placed = jax.tree.map(lambda leaf: arena.ranks.place(np.array(leaf), REPLICATED), first)
-    arena.train_state = replace(arena.train_state, own=placed)
+    return first
 
 
 def _made(make: Make) -> optax.GradientTransformation:

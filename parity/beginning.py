@@ -11,6 +11,7 @@ from parity.options import Training
 from parity.pairs.settle import Settled, settle
 from parity.plan import Plan
 from parity.progress import Progress
+from spec.errors import RuleError
 
 
 def begin(
@@ -33,7 +34,11 @@ def begin(
     assemble.write_run(folder, plan, argv, stated)
     for note in plan.notes:
         progress.say(note)
-    settled = settle(plan, folder, progress)
+    try:
+        settled = settle(plan, folder, progress)
+    except RuleError:
+        progress.say(f"refused before training; what the sides were asked is in {folder}")
+        raise
     if plan.pair is not None:
         assemble.write_run(folder, settled.plan, argv, stated)
     return folder, settled

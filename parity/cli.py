@@ -28,7 +28,9 @@ def _main(argv: list[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     try:
-        return int(_do(command, argv))
+        code = int(_do(command, argv))
+        sys.stdout.flush()
+        return code
     except RuleError as error:
         print(error.message(), file=sys.stderr)
         return int(error.code)

@@ -1,13 +1,17 @@
-"""Standard output whose reader may leave, as `head -1` does: what is left is dropped, the exit code stays.
+"""Standard streams whose reader may leave, as `head -1` does: what is left is dropped, the exit code stays.
 
-Without it a broken pipe would end the process with 1, which says DIFFERENT. Must not: print.
+Without it a broken pipe would end the process with 1, which says DIFFERENT, amid whatever it did. Must not:
+print.
 """
 
 import contextlib
+import io
 import os
 import sys
 from collections.abc import Generator
 from typing import Any
+
+from spec.errors import RuleError
 
 
 class _Lasting:
@@ -20,7 +24,8 @@ class _Lasting:
         """As of any text stream."""
         try:
             return self._stream.write(text)
-        except BrokenPipeError:
+        except OSError as error:
+            self._refuse_full(error)
             self._drop()
             return len(text)
 
@@ -28,8 +33,17 @@ class _Lasting:
         """As of any text stream."""
         try:
             self._stream.flush()
-        except BrokenPipeError:
+        except OSError as error:
+            self._refuse_full(error)
             self._drop()
+
+    def _refuse_full(self, error: OSError) -> None:
+        """A full disk behind standard output loses a result that somebody asked for; that is told."""
+        if not isinstance(error, BrokenPipeError) and self._stream.fileno() == 1:
+            self._drop()
+            raise RuleError(
+                "Standard output can be written.", f"{error.strerror}", "make room, or write it elsewhere"
+            ) from None
 
     def _drop(self) -> None:
         nothing = os.open(os.devnull, os.O_WRONLY)
@@ -42,11 +56,13 @@ class _Lasting:
 
 @contextlib.contextmanager
 def lasting_output() -> Generator[None]:
-    """Writes to standard output never fail for want of a reader."""
-    before = sys.stdout
-    sys.stdout = lasting = _Lasting(before)  # type: ignore[assignment]
+    """Writes to standard output and standard error never fail for want of a reader."""
+    before = sys.stdout, sys.stderr
+    # A stream that was closed before Python began is None.
+    sys.stdout, sys.stderr = (_Lasting(one or io.StringIO()) for one in before)  # type: ignore[assignment]
     try:
         yield
     finally:
-        lasting.flush()
-        sys.stdout = before
+        sys.stdout.flush()
+        sys.stderr.flush()
+        sys.stdout, sys.stderr = before

@@ -29,6 +29,8 @@ def own_update(make: Make, guarded: Callable[[Arena, Any], None]) -> Callable[[A
 
     def update(arena: Arena) -> None:
         if not made:
+            # One part of the flat buffers: which parameters decay is the optimizer's own matter.
+            arena.num_decayed = 0
             made.append(_Own(make, arena))
         made[0].update(arena, guarded)
 
@@ -47,8 +49,6 @@ class _Own:
     """The optimizer, and flat memory of its own in which its parameters lie."""
 
     def __init__(self, make: Make, arena: Arena) -> None:
-        # One part of the flat buffers: which parameters decay is the optimizer's own matter.
-        arena.num_decayed = 0
         self._flat = arena.master[: arena.num_trainable].clone()
         slots = [slot for slot in arena.slots if slot.trainable]
         named = [(slot.row.name, nn.Parameter(slot.view(self._flat))) for slot in slots]
@@ -66,7 +66,7 @@ class _Own:
             raise RuleError(
                 "The optimizer holds every parameter that is trained.",
                 f"{missing[0]} is in no group ({len(missing)} such)",
-                "freeze it in build() by requires_grad_(False), or give it to the optimizer",
+                "give it to the optimizer; what is to stay, detach() in torch and lax.stop_gradient in jax",
             )
 
     def update(self, arena: Arena, guarded: Callable[[Arena, Any], None]) -> None:

@@ -56,7 +56,7 @@ def equivalence(options: Options, argv: Sequence[str]) -> ExitCode:
     held: list[Held] = []
     if not settled.refusals:
         if earlier is not None:
-            _take_over(earlier, folder, stated)
+            progress.say(f"{_take_over(earlier, folder, stated)} passes of {earlier.name} are taken over")
         plans = for_seeds(settled, stated.seeds, folder, progress)
         held = hold(settled.plan, _turns(plans, folder), folder, progress)
     result = _result(settled, stated, folder, held, started)
@@ -80,6 +80,7 @@ def _state(plan: Plan, options: Options, margin: float) -> Statement:
         problem=plan.spec.problem,
         execution=f"{execution.world_size} x {execution.device}, {modes}",
         edits=options.edit,
+        files=statement.hash_files(plan.pair),
     )
 
 
@@ -94,13 +95,16 @@ def _earlier(options: Options, stated: Statement, device: str) -> Path | None:
     return folder
 
 
-def _take_over(earlier: Path, folder: Path, stated: Statement) -> None:
-    """Copies the passes that an earlier run of the same test finished."""
+def _take_over(earlier: Path, folder: Path, stated: Statement) -> int:
+    """Copies the passes that an earlier run of the same test finished; how many."""
+    taken = 0
     for seed in stated.seeds:
         for side in SIDES:
             done = _pass(earlier, seed, side)
             if (done / "done.json").exists():
                 shutil.copytree(done, _pass(folder, seed, side))
+                taken += 1
+    return taken
 
 
 def _pass(folder: Path, seed: int, side: str) -> Path:

@@ -4,8 +4,9 @@ A margin or a number of seeds chosen after a look at the losses would prove noth
 `run.json` from the start, and whoever goes on with a stopped test must state the same. Must not: train.
 """
 
+import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from parity import folders
@@ -14,6 +15,7 @@ from parity.judge import gate
 from parity.speed.machine import Environment, difference, few
 from spec import codec
 from spec.errors import RuleError
+from spec.pairs.materialise import Outline
 from spec.run import Problem
 
 FEWEST_SEEDS = 10
@@ -33,6 +35,8 @@ class Statement:
     execution: str
     """Device, processes and modes."""
     edits: tuple[str, ...] = ()
+    files: dict[str, str] = field(default_factory=dict)
+    """Of a pair: its Python files, by name, and what is in them, hashed."""
     quantity: str = "loss"
     window: float = WINDOW
     alpha: float = ALPHA
@@ -40,6 +44,15 @@ class Statement:
     def told(self) -> dict[str, object]:
         """For `run.json`."""
         return {_KEY: codec.to_dict(self)}
+
+
+def hash_files(outline: Outline | None) -> dict[str, str]:
+    """The Python files in a pair's folder, and those of its sides; of a preset none."""
+    if outline is None:
+        return {}
+    folder = Path(outline.folder)
+    files = {*folder.glob("*.py"), folder / outline.pair.torch, folder / outline.pair.jax}
+    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest()[:12] for file in sorted(files)}
 
 
 def parse_margin(text: str) -> float:

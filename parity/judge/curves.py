@@ -8,6 +8,7 @@ from parity.judge.align import Measured
 from parity.judge.evidence import Evidence
 from parity.judge.tolerances import covered_steps, find
 from parity.report.result import CurveDifference
+from spec.own_optimizer import OwnOptimizer
 
 CURVES = ("loss", "grad_norm", "lr")
 
@@ -16,13 +17,16 @@ def compare(a: Measured, b: Measured, quantity: str) -> tuple[CurveDifference | 
     """How far apart the curves of a quantity are, and where they first leave their tolerance.
 
     Returns:
-      None and nothing where no step was written.
+      None and nothing where no step was written, and for the rates of optimizers of the users' own.
     """
     curve_a, curve_b = getattr(a.curve, quantity), getattr(b.curve, quantity)
     num_steps = min(len(curve_a), len(curve_b))
     if not num_steps:
         return None, []
     curve_a, curve_b = curve_a[:num_steps], curve_b[:num_steps]
+    if quantity == "lr" and isinstance(a.job.spec.problem.optimizer, OwnOptimizer):
+        # Neither side tells it.
+        return None, []
     relative = relative_difference(curve_a, curve_b)
     bounds = _bounds(a, quantity, num_steps)
     tolerance = find(a.job.spec.problem.precision, quantity)

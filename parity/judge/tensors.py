@@ -20,7 +20,7 @@ import numpy as np
 from parity.judge.align import Measured, TensorFile
 from parity.judge.evidence import CAUSAL_ORDER, Evidence
 from parity.judge.measures import measure, rms, scale
-from parity.judge.tolerances import ADAM_REACH, Tolerance, covered_steps, find
+from parity.judge.tolerances import ADAM_REACH, Tolerance, covered_steps, find, find_own
 from parity.report.result import TensorDifference
 from spec.edits import constants, device_table
 from spec.own_optimizer import OwnOptimizer
@@ -36,6 +36,9 @@ of it; in bfloat16 it turns clear ones too, so there they are not held."""
 _HELD = ("f64", "strict")
 _ROUNDED_SHARE = 0.01
 """A parameter much larger than that distance is measured against this share of its RMS: storing it rounds."""
+
+_STORED_ROUNDINGS = 4.0
+"""Times the square root of the steps; of evenly spread roundings on two sides 0.8 are expected."""
 
 
 def compare(a: Measured, b: Measured) -> tuple[list[TensorDifference], list[Evidence]]:
@@ -106,7 +109,8 @@ class _Pair:
         self._own = isinstance(a.job.spec.problem.optimizer, OwnOptimizer)
         self._travel = 2 * _rates_until(a, step)
         last = step == a.job.steps - 1 and step > a.origin
-        self._tolerance = find(a.job.spec.problem.precision, f"last_{phase}" if last else phase)
+        row = find_own if self._own and phase == "param" else find
+        self._tolerance = row(a.job.spec.problem.precision, f"last_{phase}" if last else phase)
 
     def unmatched(self) -> Iterator[Evidence]:
         """Tensors that one side alone wrote down, in this shape. Buffers of one side are constants or
@@ -159,7 +163,15 @@ class _Pair:
         s = scale(a, b, self._group_rms)
         if self._phase != "param":
             return s
-        return max(_ROUNDED_SHARE * s, self._moved(name) if self._own else self._travel)
+        if self._own:
+            return max(self._stored * s / self._tolerance.rms, self._moved(name))
+        return max(_ROUNDED_SHARE * s, self._travel)
+
+    @property
+    def _stored(self) -> float:
+        """What storing a parameter at every step can part two sides by, as a share of it: a random walk."""
+        u = float(np.finfo(self._a.job.spec.problem.profile.master).eps) / 2
+        return _STORED_ROUNDINGS * u * (self._step - self._a.origin + 1) ** 0.5
 
     def _moved(self, name: str) -> float:
         """RMS of how far a parameter went from its first value, on the side where it went farther."""

@@ -16,6 +16,7 @@ from parity.judge.evidence import Evidence, divergence, first
 from parity.judge.tolerances import covered_steps
 from parity.report.result import CurveDifference, Numerics, TensorDifference, Verdict
 from spec.errors import PRECEDENCE, ExitCode
+from spec.own_optimizer import OwnOptimizer
 
 EXIT_CODES: dict[Verdict, ExitCode] = {
     "SAME": ExitCode.SAME,
@@ -29,6 +30,7 @@ UNMEASURED = {
     "floor": "the table of tolerances serves; a floor needs reruns",
     "latent": "differences below the noise are found by float64 truth alone, which this run did not make",
 }
+_NO_RATE = {"lr": "optimizers of the sides' own do not tell their learning rates"}
 _NO_CLASS = {"class": "semantics and precision are told apart by float64 truth, which this run did not make"}
 
 
@@ -129,7 +131,9 @@ def _decided(
         first_divergence=divergence(earliest) if earliest else None,
         latent=None,
         tensors=tensor_differences,
-        unmeasured=UNMEASURED if earliest is None or earliest.class_ else UNMEASURED | _NO_CLASS,
+        unmeasured=UNMEASURED
+        | ({} if earliest is None or earliest.class_ else _NO_CLASS)
+        | (_NO_RATE if isinstance(a.job.spec.problem.optimizer, OwnOptimizer) else {}),
         would_not_see=adequacy.would_not_see(a) if verdict == "SAME" else [],
     )
 

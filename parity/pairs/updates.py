@@ -40,7 +40,7 @@ def told(torch: Path, jax: Path, precision: str) -> list[str]:
             if apart:
                 worst = max(apart, key=lambda name: apart[name])
                 what = _decay(worst, params[worst], a[worst], b[worst])
-                what = what or f"update {number} of {worst} is {apart[worst]:.1e} of itself apart"
+                what = what or f"update {number} of {worst}, counted from 0, {_far(apart[worst])}"
                 many = f"; {len(apart)} of {len(a)} tensors differ" if len(a) > 1 else ""
                 return [f"own optimizers are not one rule: {words}, {what}{many}"]
     return []
@@ -51,15 +51,25 @@ def _count(tensors: Tensors, kind: str) -> int:
 
 
 def _apart(param: np.ndarray, a: np.ndarray, b: np.ndarray, precision: str) -> float:
-    """RMS of the difference over the larger of both; 0 for what rounding the parameter can be."""
+    """RMS of the difference over the larger of both; 0 for what rounding the parameter can be, infinite where
+    an element is a number on one side alone."""
+    if (np.isfinite(a) != np.isfinite(b)).any():
+        return float("inf")
     rounding = _ROUNDINGS * find_profile(precision).unit_roundoff * rms(param)
-    difference = rms(a - b)
+    with np.errstate(invalid="ignore"):
+        difference = rms(a - b)
     return 0.0 if difference <= rounding else difference / max(rms(a), rms(b))
+
+
+def _far(size: float) -> str:
+    return f"is {size:.1e} of itself apart" if np.isfinite(size) else "is not finite on one side alone"
 
 
 def _decay(name: str, param: np.ndarray, *changes: np.ndarray) -> str:
     """What an update takes away of a parameter on each side; empty where that is not all it does."""
     shares = []
+    if not all(np.isfinite(change).all() for change in changes):
+        return ""
     for change in changes:
         share = -float(change @ param / (param @ param)) if change.any() else 0.0
         if np.abs(change + share * param).max() > _PARALLEL * abs(share) * np.abs(param).max():

@@ -98,11 +98,12 @@ def read(path: Path) -> Result:
 
 
 def tell_failures(launches: list[LaunchRecord], folder: Path) -> None:
-    """The message and the last log lines of a launch that failed, on standard error."""
+    """What went wrong in launches, on standard error; the last log lines too where no rule was broken."""
     for item in launches:
         if not item.message:
             continue
         print(item.message, file=sys.stderr)
-        for line in item.log_tail:
+        # A rule that was broken says it all; the frames around it stand in the log.
+        for line in item.log_tail if item.ended != "error" else ():
             print(f"  | {line}", file=sys.stderr)
         print(f"  log: {folder / item.log}", file=sys.stderr)

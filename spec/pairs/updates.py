@@ -15,8 +15,8 @@ UPDATES = "updates.safetensors"
 """In the pass folder of a `describe` job: `undriven/K/NAME` and `driven/K/NAME`, what update K added to the
 first elements of a parameter, and `param/NAME`, what these were at first; canonical names, flat."""
 
-OPTIMIZER_UPDATES = "A side's optimizer makes updates from gradients alone."
-"""The rule that one breaks which needs more, such as a closure."""
+OPTIMIZER_UPDATES = "optimizer() makes an optimizer that updates from parameters and gradients alone."
+"""The rule that one breaks which raises, or needs more, such as a closure."""
 
 FACTORS = (1.0, -0.5, 2.0, 1.0)
 """Of the gradients of each update: of changing size and direction, so that averages of them show."""

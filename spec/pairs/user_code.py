@@ -60,7 +60,7 @@ def told(path: Path | str, rule: str, mend: str = "") -> Generator[None]:
             raise
         numbers = f"{where(error, Path(path))}: {error.numbers}"
         raise RuleError(error.rule, numbers, error.mend) from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         # Shown for whoever needs the whole of it: a job's log, or nothing where there is none.
         traceback.print_exc()
         raise RuleError(rule, f"{where(error, Path(path))}: {_words(error)}", mend) from None

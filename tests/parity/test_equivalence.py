@@ -21,6 +21,8 @@ from parity.report.result import Result, Seconds
 from spec import record
 from spec.environment import describe_environment
 from spec.errors import RuleError
+from spec.pairs import Pair
+from spec.pairs.materialise import Outline
 from tests.parity.conftest import command, environ
 from tests.parity.pass_writer import make_content, small_job, small_spec
 
@@ -184,6 +186,17 @@ def test_another_test_is_refused_with_both_values(tmp_path: Path) -> None:
     record.write_json(tmp_path / "run.json", {})
     with pytest.raises(RuleError, match="is none"):
         statement.read_statement(tmp_path)
+
+
+def test_a_pair_that_was_edited_since_is_refused_and_its_file_named(tmp_path: Path) -> None:
+    for name in ("pair.py", "torch_side.py", "jax_side.py"):
+        (tmp_path / name).write_text(name)
+    outline = Outline(folder=str(tmp_path), pair=Pair(), rows=8, arrays={})
+    before = stated(files=statement.hash_files(outline))
+    (tmp_path / "jax_side.py").write_text("edited")
+    with pytest.raises(RuleError, match=r"files\.jax_side\.py: \w{12} in .*, now \w{12}"):
+        statement.refuse_another(before, stated(files=statement.hash_files(outline)), tmp_path)
+    assert statement.hash_files(None) == {}
 
 
 def test_other_versions_are_refused_with_both(tmp_path: Path) -> None:

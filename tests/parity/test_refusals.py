@@ -67,15 +67,25 @@ def test_doctor_says_what_there_is(parity: Parity) -> None:
         assert f"\n {capability} " in done.stdout
 
 
-def test_a_reader_that_leaves_changes_no_exit_code(tmp_path: Path) -> None:
-    """As `parity doctor | head -1` does; 1 would say DIFFERENT."""
+@pytest.mark.parametrize(("words", "code"), [("doctor", 0), ("compare 1 2", 2)])
+def test_a_reader_that_leaves_changes_no_exit_code(tmp_path: Path, words: str, code: int) -> None:
+    """As `parity doctor 2>&1 | head -1` does; 1 would say DIFFERENT."""
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
-        command("doctor"), cwd=tmp_path, env=environ(), stdout=writing, stderr=subprocess.PIPE, text=True
+        command(words), cwd=tmp_path, env=environ(), stdout=writing, stderr=subprocess.STDOUT, check=False
     )
     os.close(writing)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == code
+
+
+def test_a_full_disk_behind_standard_output_is_told(parity: Parity, tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            command("doctor"), cwd=tmp_path, env=environ(), stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert done.returncode == 2 and "Standard output can be written." in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_doctor_names_the_line_that_installs_what_is_missing(parity: Parity, tmp_path: Path) -> None:

@@ -84,6 +84,14 @@ def test_decay_is_told_in_numbers(
     assert "; 1 of 2 tensors differ" in found
 
 
+def test_numbers_on_one_side_alone_are_told(tmp_path: Path) -> None:
+    def makes(params: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
+        return torch.optim.Adam(params, lr=1e-2, eps=0.0)
+
+    (found,) = compared(tmp_path, makes, optax.adam(1e-2))
+    assert "where gradients are zero, update 0 of a." in found and "not finite on one side alone" in found
+
+
 @pytest.mark.parametrize(
     ("jax_makes", "number"),
     [
@@ -99,5 +107,5 @@ def test_the_first_update_that_differs_is_named(
         return torch.optim.Adam(params, lr=1e-2, betas=(0.9, 0.99))
 
     (found,) = compared(tmp_path, makes, jax_makes)
-    assert f"on equal gradients, update {number} of a." in found
+    assert f"on equal gradients, update {number} of a." in found and ", counted from 0, is" in found
     assert found.endswith("2 of 2 tensors differ")

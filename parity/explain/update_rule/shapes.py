@@ -37,7 +37,19 @@ def shape_of(rates_S: np.ndarray) -> Shape:
         found = _from(rates_S, warm)
         if found:
             return found
-    return Shape("of no known shape", False, 6.0 * len(rates_S))
+    return _stairs(rates_S) or Shape("of no known shape", False, 6.0 * len(rates_S))
+
+
+def _stairs(rates_S: np.ndarray) -> Shape | None:
+    """Constants one after another, as a rate that drops now and then; three steps each, on average."""
+    peak = np.abs(rates_S).max()
+    starts = [0, *(np.flatnonzero(np.abs(np.diff(rates_S)) > ALIKE * peak) + 1)]
+    if len(starts) * 3 > len(rates_S):
+        return None
+    levels = [_short(rates_S[start]) for start in starts]
+    later = [f"from step {start} on {level}" for start, level in zip(starts[1:], levels[1:], strict=True)]
+    words = f"constant {', '.join([levels[0], *later])}"
+    return Shape(words, True, sum(3.0 + len(level) for level in levels), "", words)
 
 
 def _from(rates_S: np.ndarray, warm: int) -> Shape | None:
@@ -63,7 +75,7 @@ def _warmup(head: np.ndarray, peak: float) -> str | None:
         over = 1 / share
         return f"warm-up (t + 1) / {over:.6g}" if abs(over - round(over)) < 1e-6 and over > 1 else None
     slope = (head[-1] - head[0]) / (len(head) - 1)
-    if slope <= 0 or not is_same(head, head[0] + slope * np.arange(len(head)), peak):
+    if head[-1] - head[0] <= ALIKE * peak or not is_same(head, head[0] + slope * np.arange(len(head)), peak):
         return None
     first, over = head[0] / slope, peak / slope
     if abs(first - round(first)) > 1e-5 or abs(over - round(over)) > 1e-5:

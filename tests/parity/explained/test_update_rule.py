@@ -143,6 +143,25 @@ def test_rates_are_told_by_step_denominator_and_warmup() -> None:
     assert not shape_of(np.random.default_rng(0).uniform(size=9)).known
 
 
+def test_a_rate_that_drops_is_constants_one_after_another() -> None:
+    """Rounding in a constant beginning is no warm-up."""
+    rates = np.array([0.01] * 10 + [0.005] * 6) + 1e-17 * np.random.default_rng(1).normal(size=16)
+    assert shape_of(rates).words == "constant 0.01, from step 10 on 0.005"
+
+
+def test_sgd_whose_rate_drops_is_sgd() -> None:
+    momentum: Tensors = {name: np.zeros(shape) for name, shape in SHAPES.items()}
+
+    def step(params: Tensors, grads: Tensors, t: int) -> Tensors:
+        for name, g in grads.items():
+            momentum[name] = 0.9 * momentum[name] + g
+        return {name: p - (0.01 if t < 6 else 0.005) * momentum[name] for name, p in params.items()}
+
+    found = identify(followed(step, steps=12)).best
+    assert found.reproduces and (found.rule.form.kind, found.rule.values) == ("sgd", {"momentum": 0.9})
+    assert found.shape.words == "constant 0.01, from step 6 on 0.005"
+
+
 @pytest.mark.slow  # Imports PyTorch, and tells eight of its optimizers.
 @pytest.mark.parametrize(
     ("name", "options", "clip"),
