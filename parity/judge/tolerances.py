@@ -17,8 +17,8 @@ def covered_steps(precision: str) -> int:
 
     Two right sides part by rounding, faster and faster: on tiny in strict, losses 2e-7 apart by step 50 were
     up to 6e-5 apart by step 100. In bf16, losses of 4 of 40 seeds of tiny left their band, from step 34 on,
-    while every step by itself was within the floors of its run. A curve that leaves its band only later proves
-    nothing.
+    while every step by itself was within the floors of its run. A curve that leaves its band only later
+    proves nothing.
     """
     return _COVERED_STEPS[precision]
 
