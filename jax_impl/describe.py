@@ -31,8 +31,8 @@ from spec.weights import Tensors, load_tensors, save_tensors
 
 
 def describe(job: Job, ranks: Ranks) -> None:
-    """Writes `description.json` and `initial.safetensors` into the pass folder, and `match.json` where there
-    is a side to be matched with.
+    """Writes `description.json` and `initial.safetensors` into the pass folder, and where there is a side to
+    be matched with `match.json`, and `updates.safetensors` of an optimizer that the side brings.
 
     Raises:
       RuleError: the user's file cannot be used as it is; file and line are named.

@@ -37,7 +37,7 @@ def begin(
     try:
         settled = settle(plan, folder, progress)
     except RuleError:
-        progress.say(f"pair: refused before training; what the sides were asked is in {folder}")
+        progress.say(f"pair: ended before training; what the sides were asked is in {folder}")
         raise
     if plan.pair is not None:
         assemble.write_run(folder, settled.plan, argv, stated)

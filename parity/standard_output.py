@@ -8,7 +8,7 @@ import contextlib
 import io
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
 from spec.errors import RuleError
@@ -22,28 +22,23 @@ class _Lasting:
 
     def write(self, text: str) -> int:
         """As of any text stream."""
-        try:
-            return self._stream.write(text)
-        except OSError as error:
-            self._refuse_full(error)
-            self._drop()
-            return len(text)
+        self._try(lambda: self._stream.write(text))
+        return len(text)
 
     def flush(self) -> None:
         """As of any text stream."""
-        try:
-            self._stream.flush()
-        except OSError as error:
-            self._refuse_full(error)
-            self._drop()
+        self._try(self._stream.flush)
 
-    def _refuse_full(self, error: OSError) -> None:
-        """A full disk behind standard output loses a result that somebody asked for; that is told."""
-        if not isinstance(error, BrokenPipeError) and self._stream.fileno() == 1:
+    def _try(self, act: Callable[[], object]) -> None:
+        try:
+            act()
+        except OSError as error:
             self._drop()
-            raise RuleError(
-                "Standard output can be written.", f"{error.strerror}", "make room, or write it elsewhere"
-            ) from None
+            # A full disk behind standard output loses a result that somebody asked for.
+            if not isinstance(error, BrokenPipeError) and self._stream.fileno() == 1:
+                raise RuleError(
+                    "Standard output can be written.", f"{error.strerror}", "make room, or write it elsewhere"
+                ) from None
 
     def _drop(self) -> None:
         nothing = os.open(os.devnull, os.O_WRONLY)

@@ -1,5 +1,6 @@
 """The one exception that speaks to users: which rule was broken, by which numbers, and how to mend it."""
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 
@@ -47,3 +48,8 @@ class RuleError(ValueError):
         if self.mend:
             lines.append(f"  mend:  {self.mend}")
         return "\n".join(lines)
+
+
+def few(many: Sequence[str], most: int = 4, between: str = "; ") -> str:
+    """The first of many on one line, and how many more there are."""
+    return between.join(many[:most]) + (f" and {len(many) - most} more" if len(many) > most else "")

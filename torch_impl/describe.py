@@ -27,7 +27,8 @@ from torch_impl.parallel import Ranks
 
 
 def describe(job: Job, ranks: Ranks) -> None:
-    """Writes `description.json` and `values.safetensors` into the pass folder.
+    """Writes `description.json` and `values.safetensors` into the pass folder, and `updates.safetensors` of
+    an optimizer that the side brings.
 
     Raises:
       RuleError: the user's file cannot be used as it is; file and line are named.

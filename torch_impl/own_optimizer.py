@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from spec.errors import RuleError
 from spec.weights import Tensors
-from torch_impl.memory import Arena
+from torch_impl.memory import Arena, Slot
 
 Make = Callable[[list[tuple[str, nn.Parameter]]], torch.optim.Optimizer]
 """Named parameters -> the optimizer; torch's own take such pairs as they are."""
@@ -83,10 +83,7 @@ class _Own:
 
     def updated(self, grads: Tensors) -> Tensors:
         """One update outside a step; copies of the parameters after it."""
-        for slot, parameter in self._parameters:
-            parameter.grad = torch.from_numpy(grads[slot.row.name]).to(parameter)
-        with torch.enable_grad():
-            self._optimizer.step()
+        self._step(lambda slot: torch.from_numpy(grads[slot.row.name]).to(self._flat))
         return {
             slot.row.name: parameter.detach().cpu().numpy().copy() for slot, parameter in self._parameters
         }
@@ -95,11 +92,14 @@ class _Own:
         """The optimizer's step on clipped gradients; the moments of the arena stay zero."""
         param, m, v = state
         self._flat.copy_(param)
+        self._step(lambda slot: slot.view(grad))
+        return self._flat, m, v
+
+    def _step(self, grad_of: Callable[[Slot], Tensor]) -> None:
         for slot, parameter in self._parameters:
-            parameter.grad = slot.view(grad)
+            parameter.grad = grad_of(slot)
         with torch.enable_grad():
             self._optimizer.step()
-        return self._flat, m, v
 
     def _state(self) -> dict[tuple[int, str], Tensor]:
         """What the optimizer keeps between steps."""

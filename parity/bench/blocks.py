@@ -20,9 +20,9 @@ from parity.folders import last_number, read_json
 from parity.plan import Plan
 from parity.report.speeds import Invocation
 from parity.speed.figures import TimePass
-from parity.speed.machine import difference, few
+from parity.speed.machine import difference
 from spec import codec, record
-from spec.errors import RuleError
+from spec.errors import RuleError, few
 from spec.job import Timing
 from spec.run import RunSpec
 
@@ -131,8 +131,7 @@ def check_goes_on(folder: Path, plan: Plan, sweep: Any, environment: dict[str, A
     if before.get("sweep") != sweep:
         found.append(f"sweep {before.get('sweep')}, now {sweep}")
     if not found:
-        changed = difference(before["environment"], environment, now.device)
-        found = [*changed.device, *changed.versions]
+        found = difference(before["environment"], environment, now.device).of_kind
     if found:
         raise RuleError(
             "What stands in one table was measured on one device, by one version, of one problem.",

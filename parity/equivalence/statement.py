@@ -12,9 +12,9 @@ from pathlib import Path
 from parity import folders
 from parity.equivalence.rule import ALPHA, WINDOW
 from parity.judge import gate
-from parity.speed.machine import Environment, difference, few
+from parity.speed.machine import Environment, difference
 from spec import codec
-from spec.errors import RuleError
+from spec.errors import RuleError, few
 from spec.pairs.materialise import Outline
 from spec.run import Problem
 
@@ -36,7 +36,7 @@ class Statement:
     """Device, processes and modes."""
     edits: tuple[str, ...] = ()
     files: dict[str, str] = field(default_factory=dict)
-    """Of a pair: its Python files, by name, and what is in them, hashed."""
+    """Of a pair: its Python files, by their place from its folder, and what is in them, hashed."""
     quantity: str = "loss"
     window: float = WINDOW
     alpha: float = ALPHA
@@ -51,8 +51,8 @@ def hash_files(outline: Outline | None) -> dict[str, str]:
     if outline is None:
         return {}
     folder = Path(outline.folder)
-    files = {*folder.glob("*.py"), folder / outline.pair.torch, folder / outline.pair.jax}
-    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest()[:12] for file in sorted(files)}
+    names = {file.name for file in folder.glob("*.py")} | {outline.pair.torch, outline.pair.jax}
+    return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest()[:12] for name in sorted(names)}
 
 
 def parse_margin(text: str) -> float:
@@ -121,9 +121,7 @@ def refuse_other_machine(before: Environment, now: Environment, device: str, fol
     Raises:
       RuleError: something differs; both values are named.
     """
-    changed = difference(before, now, device)
-    found = [*changed.device, *changed.versions]
-    if found:
+    if found := difference(before, now, device).of_kind:
         raise RuleError(
             "All seeds of a test are trained on one device by one version.",
             f"{folder}: {few(found)}",

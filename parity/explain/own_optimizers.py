@@ -14,11 +14,17 @@ from parity.explain.worker import Worker
 from parity.progress import Progress
 from parity.report import causes
 from parity.report.rules import UpdateRules
+from spec.errors import RuleError, few
 from spec.run import SIDES
 
 
 def explain(told: Told, out: Path, progress: Progress, timeout_s: float, began: float) -> causes.Explanation:
-    """Finds both rules; the record of what they are and how they differ."""
+    """Finds both rules; the record of what they are and how they differ.
+
+    Raises:
+      RuleError: one side trains parameters that the other does not.
+    """
+    _refuse_unlike(told)
     progress.say("both sides: the run in float64 with every update, and with batches and values held out")
     with contextlib.ExitStack() as stack:
         workers = {side: Worker(side, out / f"{side}.log", timeout_s) for side in SIDES}
@@ -38,6 +44,20 @@ def explain(told: Told, out: Path, progress: Progress, timeout_s: float, began: 
         seconds=round(time.monotonic() - began, 3),
         update_rules=rules,
     )
+
+
+def _refuse_unlike(told: Told) -> None:
+    trained = {
+        side.job.side: [row["name"] for row in side.manifest["parameters"] if row["trainable"]]
+        for side in (told.torch, told.jax)
+    }
+    for side, other in (SIDES, SIDES[::-1]):
+        if alone := [name for name in trained[side] if name not in trained[other]]:
+            raise RuleError(
+                "Update rules are told where both sides train the same parameters.",
+                f"in {side} alone: {few(alone, between=', ')}",
+                "train it on both sides, or stop its gradient on both: detach(), lax.stop_gradient",
+            )
 
 
 def _outcome(rules: UpdateRules, confirmed: bool) -> tuple[str, str | None]:

@@ -21,12 +21,11 @@ def compare(a: Measured, b: Measured, quantity: str) -> tuple[CurveDifference | 
     """
     curve_a, curve_b = getattr(a.curve, quantity), getattr(b.curve, quantity)
     num_steps = min(len(curve_a), len(curve_b))
-    if not num_steps:
+    # Optimizers of the users' own do not tell their rates.
+    untold = quantity == "lr" and isinstance(a.job.spec.problem.optimizer, OwnOptimizer)
+    if untold or not num_steps:
         return None, []
     curve_a, curve_b = curve_a[:num_steps], curve_b[:num_steps]
-    if quantity == "lr" and isinstance(a.job.spec.problem.optimizer, OwnOptimizer):
-        # Neither side tells it.
-        return None, []
     relative = relative_difference(curve_a, curve_b)
     bounds = _bounds(a, quantity, num_steps)
     tolerance = find(a.job.spec.problem.precision, quantity)

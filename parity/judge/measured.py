@@ -21,6 +21,7 @@ from parity.judge.lockstep import Row
 from parity.judge.rule import FAILS
 from parity.report.lockstep import Lockstep, LockstepRow, Measures
 from parity.report.result import CurveDifference, DivergenceClass
+from spec.errors import few
 
 _SHOWN = 100
 """Rows of a result that do not agree; all of them can be had from the passes."""
@@ -165,8 +166,7 @@ def _casts_told(a: Measured, b: Measured, passes: Passes) -> Iterator[str]:
         for kind, words in (("promoted", "casts in"), ("left", "stayed narrow in the truth:")):
             lines = list((noted or {}).get(kind, ()))
             if lines:
-                more = f" and {len(lines) - 3} more" if len(lines) > 3 else ""
-                yield f"{side.label} {words} {', '.join(lines[:3])}{more}"
+                yield f"{side.label} {words} {few(lines, 3, ', ')}"
 
 
 def _as_rounding(rows: list[Row]) -> Iterator[str]:

@@ -140,6 +140,11 @@ TABLE: dict[tuple[str, str], Tolerance] = {
 }
 
 
+def find(precision: str, quantity: str) -> Tolerance:
+    """The row of a profile and a quantity."""
+    return TABLE[precision, quantity]
+
+
 _FLOAT32_CORRECTION = 5e-5
 """Of an update: 1 - b2**t, computed in float32 as optax does it, has an error of 6e-5 at b2 0.999 and t 1,
 its root half of that, and constants nearer to 1 are rare. Seen between torch and optax: 1e-5."""
@@ -147,13 +152,8 @@ its root half of that, and constants nearer to 1 are rare. Seen between torch an
 
 def find_own(precision: str, quantity: str) -> Tolerance:
     """The row of parameters that optimizers of the users' own made, measured against how far they moved."""
-    row = TABLE[precision, quantity]
+    row = find(precision, quantity)
     if precision == "f64" or row.rms >= _FLOAT32_CORRECTION:
         return row
     reason = "an optimizer of the user's own may correct its moments in float32, whatever the parameters are"
     return Tolerance(rms=_FLOAT32_CORRECTION, worst=row.worst, reason=reason)
-
-
-def find(precision: str, quantity: str) -> Tolerance:
-    """The row of a profile and a quantity."""
-    return TABLE[precision, quantity]

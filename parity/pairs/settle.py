@@ -86,7 +86,7 @@ def settle(plan: Plan, folder: Path, progress: Progress) -> Settled:
     init = plan.pair.pair.init
     plan = _with(plan, data=DataSpec(kind="folder", path=str(batches)))
     described = _describe_all(plan, folder / PAIR, progress)
-    first = described.get("torch") or described["jax"]
+    first = codec.read_json((described.get("torch") or described["jax"]) / DESCRIPTION, Description)
     own = isinstance(plan.spec.problem.optimizer, OwnOptimizer)
     match, differ = None, []
     if len(described) == 2:
@@ -95,10 +95,10 @@ def settle(plan: Plan, folder: Path, progress: Progress) -> Settled:
             return Settled(plan=plan, match=match)
         if init == "own" and (values := _own_values(described)):
             return Settled(plan=plan, match=match, first_values=tuple(values))
-        differ = updates.told(described["torch"], described["jax"], first.parent.name) if own else []
+        differ = updates.told(described["torch"], described["jax"], first.precision) if own else []
         for words in differ:
             progress.say(words)
-    table = _table(codec.read_json(first / DESCRIPTION, Description), init, match)
+    table = _table(first, init, match)
     if own:
         table = tuple(replace(row, decayed=False) for row in table)
     plan = _with(plan, sizes=PairSizes(parameters=table))

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from parity.judge.measures import rms
-from spec.pairs.updates import UPDATES
+from spec.pairs.updates import FACTORS, UPDATES
 from spec.precision import find_profile
 from spec.state import of_phase
-from spec.weights import Tensors, load_tensors
+from spec.weights import load_tensors
 
 _ONE_RULE = {"f64": 1e-5, "strict": 1e-2}
 """Updates of one rule are that near, relative to their RMS: optax computes some factors in float32, and the
@@ -33,7 +33,7 @@ def told(torch: Path, jax: Path, precision: str) -> list[str]:
     one, other = load_tensors(torch / UPDATES), load_tensors(jax / UPDATES)
     params = of_phase(one, "param")
     for kind, words in (("undriven", "where gradients are zero"), ("driven", "on equal gradients")):
-        for number in range(_count(one, kind)):
+        for number in range(len(FACTORS)):
             a, b = (dict(of_phase(of, f"{kind}/{number}")) for of in (one, other))
             far = {name: _apart(params[name], a[name], b[name], precision) for name in a}
             apart = {name: size for name, size in far.items() if size > _ONE_RULE[precision]}
@@ -44,10 +44,6 @@ def told(torch: Path, jax: Path, precision: str) -> list[str]:
                 many = f"; {len(apart)} of {len(a)} tensors differ" if len(a) > 1 else ""
                 return [f"own optimizers are not one rule: {words}, {what}{many}"]
     return []
-
-
-def _count(tensors: Tensors, kind: str) -> int:
-    return len({key.split("/")[1] for key in tensors if key.startswith(f"{kind}/")})
 
 
 def _apart(param: np.ndarray, a: np.ndarray, b: np.ndarray, precision: str) -> float:

@@ -3,7 +3,7 @@
 Must not: look at the machine; `spec.environment` did when the records were made.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,10 +22,10 @@ class Difference:
     versions: list[str]
     """Versions, code and variables that can change a speed or a bit."""
 
-
-def few(found: Sequence[str], most: int = 4) -> str:
-    """What differs, on one line of an error: the first ones, and how many more there are."""
-    return "; ".join(found[:most]) + (f" and {len(found) - most} more" if len(found) > most else "")
+    @property
+    def of_kind(self) -> list[str]:
+        """All but the machine itself: what sets measurements of like machines apart."""
+        return [*self.device, *self.versions]
 
 
 def difference(before: Environment, now: Environment, device: str) -> Difference:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from spec.errors import RuleError
+from spec.errors import RuleError, few
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Ledger:
         if moved:
             raise RuleError(
                 "What a captured graph reads and writes stays where it is.",
-                "; ".join(moved[:4]) + (f"; and {len(moved) - 4} more" if len(moved) > 4 else ""),
+                few(moved),
                 "write values in place (tensor.copy_), or capture again",
             )
 

@@ -22,7 +22,6 @@ from parity.explain.update_rule.written import clips_all
 from parity.explain.worker import Worker
 from parity.report import causes
 from parity.report.rules import RateRow, RuleFound, UpdateRules
-from spec.errors import RuleError
 from spec.run import SIDES
 
 _ALWAYS_CLIPPED = ", in every step: the limit is known only together with the learning rate or eps"
@@ -48,7 +47,6 @@ class Side:
 def rules_of(told: Told, workers: dict[str, Worker], out: Path) -> tuple[UpdateRules, bool]:
     """Both sides' rules and their differences, and whether both are confirmed."""
     followed = follow(told, workers, out)
-    _refuse_unlike(followed.steps["seen"])
     sides: dict[str, Side] = {}
     # Where parameters are rounded, no rule can be fitted: that of the other side is tried first.
     for side in sorted(SIDES, key=lambda side: bool(stored_as(followed.steps["seen"][side]))):
@@ -74,22 +72,6 @@ def rules_of(told: Told, workers: dict[str, Worker], out: Path) -> tuple[UpdateR
         gradient_rel=followed.gradient_rel,
     )
     return rules, confirmed
-
-
-def _refuse_unlike(seen: dict[str, Observed]) -> None:
-    """Two rules are compared on the parameters that both train.
-
-    Raises:
-      RuleError: one side trains others.
-    """
-    for side in SIDES:
-        alone = [name for name in seen[side].names if name not in seen[_other(side)].names]
-        if alone:
-            raise RuleError(
-                "Update rules are told where both sides train the same parameters.",
-                f"{', '.join(alone[:4])} has a gradient in {side} alone",
-                "train it on both sides, or stop its gradient on both: detach(), lax.stop_gradient",
-            )
 
 
 def _other(side: str) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from parity.report.page.folder import Pass, RunFolder
+from spec.errors import few
 
 _LONG = 14
 """Entries of one place beyond which it is one line."""
@@ -105,8 +106,7 @@ def _told(values: Sequence[Any]) -> list[str]:
             for key in dict.fromkeys(key for value in long for key in value)
             if any(value.get(key) != long[0].get(key) for value in long)
         ]
-        rest = f" and {len(apart) - _TOLD} more" if len(apart) > _TOLD else ""
-        words = f"; not the same in {', '.join(apart[:_TOLD])}{rest}" if apart else ""
+        words = f"; not the same in {few(apart, _TOLD, ', ')}" if apart else ""
         return [f"{len(value)} entries{words}" for value in long]
     return [_words(value) for value in values]
 
