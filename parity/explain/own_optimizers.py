@@ -48,7 +48,7 @@ def explain(told: Told, out: Path, progress: Progress, timeout_s: float, began: 
 
 def _refuse_unlike(told: Told) -> None:
     trained = {
-        side.job.side: [row["name"] for row in side.manifest["parameters"] if row["trainable"]]
+        side.job.side: [row["name"] for row in side.manifest["facts"]["parameters"] if row["trainable"]]
         for side in (told.torch, told.jax)
     }
     for side, other in (SIDES, SIDES[::-1]):

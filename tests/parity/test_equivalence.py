@@ -199,6 +199,15 @@ def test_a_pair_that_was_edited_since_is_refused_and_its_file_named(tmp_path: Pa
     assert statement.hash_files(None) == {}
 
 
+def test_files_of_one_name_in_two_folders_both_count(tmp_path: Path) -> None:
+    for name in ("pair.py", "one/side.py", "other/side.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    pair = Pair(torch="one/side.py", jax="other/side.py")
+    hashed = statement.hash_files(Outline(folder=str(tmp_path), pair=pair, rows=8, arrays={}))
+    assert set(hashed) == {"pair.py", "one/side.py", "other/side.py"}
+
+
 def test_other_versions_are_refused_with_both(tmp_path: Path) -> None:
     now = describe_environment()
     statement.refuse_other_machine(now, describe_environment(), "cpu", tmp_path)

@@ -1,16 +1,23 @@
 """Update rules told from gradients and parameters alone: made by the papers' formulas, or by torch."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from parity.explain import own_optimizers
+from parity.explain.settings import Told
 from parity.explain.update_rule.differences import differences, rates
 from parity.explain.update_rule.fits import judged
 from parity.explain.update_rule.identify import Identified, identify
 from parity.explain.update_rule.observed import Observed
 from parity.explain.update_rule.shapes import shape_of
 from parity.explain.update_rule.storing import replayed, stored_as
+from parity.judge.align import Measured
+from parity.progress import Progress
+from spec.errors import RuleError
+from tests.parity.pass_writer import make_content, small_job, small_spec
 
 SHAPES = {"a.weight": (8, 6), "a.bias": (8,), "norm.weight": (8,), "b.weight": (3, 8)}
 Tensors = dict[str, np.ndarray]
@@ -160,6 +167,18 @@ def test_sgd_whose_rate_drops_is_sgd() -> None:
     found = identify(followed(step, steps=12)).best
     assert found.reproduces and (found.rule.form.kind, found.rule.values) == ("sgd", {"momentum": 0.9})
     assert found.shape.words == "constant 0.01, from step 6 on 0.005"
+
+
+def test_what_one_side_alone_trains_is_named_before_anything_is_followed(tmp_path: Path) -> None:
+    passes = {}
+    for side in ("torch", "jax"):
+        content = make_content(small_job(tmp_path / side, side))
+        content.manifest["facts"]["parameters"][0]["trainable"] = side == "jax"
+        passes[side] = Measured(side, content.write())
+    name = content.manifest["facts"]["parameters"][0]["name"]
+    told = Told(folder=tmp_path, spec=small_spec(), edits={}, pair=None, **passes)
+    with pytest.raises(RuleError, match=f"in jax alone: {name}\n"):
+        own_optimizers.explain(told, tmp_path, Progress(quiet=True), 1.0, 0.0)
 
 
 @pytest.mark.slow  # Imports PyTorch, and tells eight of its optimizers.
