@@ -185,8 +185,8 @@ def _asked_types(promotion: Promotion) -> Generator[None]:
         yield
         return
 
-    def widened(dtype: Any, fun_name: str | None = None) -> Any:
-        found = reads(dtype, fun_name)
+    def widened(dtype: Any, fun_name: str | None = None, **how: Any) -> Any:
+        found = reads(dtype, fun_name, **how)
         if found not in NARROW:
             return found
         promotion.note(promotion.promoted, callers.line(_NOT_USERS), fun_name or "dtype", found)

@@ -154,10 +154,11 @@ _MANTISSA_BITS = {52: "float64", 23: "float32", 10: "tf32", 7: "bfloat16"}
 
 
 def _matmul_inputs(profile: Profile, device: jax.Device) -> str:
-    """1 + 2**-k for k = 1, 2, ... times one: how many come out above one tells the mantissa inside."""
-    k_N = np.arange(1, 65, dtype=np.float64)
-    above_one_NN = _run(profile, device, jnp.matmul, np.diag(1 + 2.0**-k_N), np.ones((64, 64)))
-    bits = int((above_one_NN[:, 0] > 1).sum())
+    """1 + 2**-k for k = 1, 2, ... times one: how many come out as they are tells the mantissa inside."""
+    # One bit too many comes out above one too where ties are rounded away from zero, as some kernels do.
+    above_one_N = 1 + 2.0 ** -np.arange(1, 53)
+    out_NN = _run(profile, device, jnp.matmul, np.diag(above_one_N), np.ones((52, 52)))
+    bits = int((out_NN[:, 0] == above_one_N).sum())
     return _MANTISSA_BITS.get(bits, f"{bits} bits")
 
 

@@ -145,7 +145,7 @@ class Bench(Guarded, Training):
     steps_per_window: Annotated[int, arg(metavar="N")] = 10
     """Back-to-back steps a window."""
     trace: bool = False
-    """Trace a few steps of every contender too, in processes of its own after the timed ones."""
+    """Trace a few steps of every contender too, in processes of their own after the timed ones."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 """The traced passes of a command: each contender once more, behind whatever its run folder already has.
 
-Every one is made in processes of its own: one CUPTI sees one step, and what it has seen is not timed again.
+They are made in processes of their own, one launch a side: what CUPTI has looked at is not timed again.
 Must not: count; `speed` does.
 """
 
@@ -13,7 +13,7 @@ from parity.plan import Plan
 from parity.progress import Progress
 from parity.session import Held, hold
 from parity.speed import traces
-from parity.turns import Turn
+from parity.turns import Turn, joined
 from spec.errors import RuleError
 from spec.job import Timing
 
@@ -53,7 +53,8 @@ def hold_traces(
         last_number(path.name for path in (folder / part).glob("*")) for part in ("passes", "launches")
     )
     passes = Passes(plan, folder, timing, made)
-    turns = [Turn(side=side, jobs=(passes.trace(side, mode),)) for side, mode in contenders]
+    by_side = sorted(contenders, key=lambda contender: plan.backends.index(contender[0]))
+    turns = joined(Turn(side=side, jobs=(passes.trace(side, mode),)) for side, mode in by_side)
     found = hold(plan, turns, folder, progress, done=launched)
     traces.draw(job for item in found if item.ended.how == "done" for job in item.turn.jobs)
     return found

@@ -120,11 +120,12 @@ _MANTISSA_BITS = {52: "float64", 23: "float32", 10: "tf32", 7: "bfloat16"}
 
 
 def _matmul_inputs(profile: Profile, device: torch.device) -> str:
-    """1 + 2**-k for k = 1, 2, ... times one: how many come out above one tells the mantissa inside."""
-    k_N = torch.arange(1, 65, dtype=torch.float64, device=device)
+    """1 + 2**-k for k = 1, 2, ... times one: how many come out as they are tells the mantissa inside."""
+    # One bit too many comes out above one too where ties are rounded away from zero, as some kernels do.
+    above_one_N = 1 + 2.0 ** -torch.arange(1, 53, dtype=torch.float64, device=device)
     dtype = getattr(torch, profile.compute)
-    above_one_NN = (1 + 2.0**-k_N).to(dtype).diag() @ torch.ones(64, 64, dtype=dtype, device=device)
-    bits = int((above_one_NN[:, 0] > 1).sum())
+    out_NN = above_one_N.to(dtype).diag() @ torch.ones(52, 52, dtype=dtype, device=device)
+    bits = int((out_NN[:, 0].double() == above_one_N).sum())
     return _MANTISSA_BITS.get(bits, f"{bits} bits")
 
 

@@ -17,7 +17,7 @@ _CALLED = re.compile(
 _WHILE_BODY = re.compile(r"\bwhile\(.*?\bbody=%?([\w.$-]+)")
 _COLLECTIVE = re.compile(
     r"= (.*?) (all-reduce|reduce-scatter|all-gather|all-to-all|collective-permute|collective-broadcast)"
-    r"(?:-start)?\("
+    r"(?:-done)?\("
 )
 _SHAPE = re.compile(r"\w+\[([\d,]*)\]")
 _PLACES = re.compile(
@@ -52,7 +52,10 @@ def aliased_parameters(text: str) -> set[int]:
 
 
 def collectives(text: str) -> list[Collective]:
-    """Every collective of the program, in the order of its text."""
+    """Every collective of the program, in the order of its text.
+
+    One that has a start and a done is read at its done: a start may show its operands beside its results.
+    """
     computations = _computations(text)
     loops = _loops(computations)
     return [

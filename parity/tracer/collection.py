@@ -1,7 +1,7 @@
 """CUPTI's activity records of the traced steps, as spans.
 
 Kinds: RUNTIME and DRIVER for the host's calls; CONCURRENT_KERNEL, MEMCPY, MEMCPY2 and MEMSET for the device.
-GRAPH_TRACE stays off: with it a graph would be one opaque record instead of its nodes. Not yet run on a GPU.
+GRAPH_TRACE stays off: with it a graph would be one opaque record instead of its nodes.
 Must not: be imported by anything but the tracer.
 """
 
@@ -42,7 +42,8 @@ class Cupti:
         cupti.activity_register_callbacks(lambda: (_BUFFER_BYTES, 0), self._completed)
 
     def start(self) -> None:
-        """Begins to collect."""
+        """Begins to collect, and forgets what an earlier job of this process left."""
+        self._steps, self._host, self._device, self._errors = [], [], [], []
         # CUPTI counts ns since 1970: as us in a double they are good to a quarter of a us only.
         self._origin_ns = self._cupti.get_timestamp()
         for kind in self._kinds.values():

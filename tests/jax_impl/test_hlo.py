@@ -35,6 +35,8 @@ ENTRY %main (a: f32[8], b: f32[2,3], c: f32[]) -> (f32[8], f32[]) {
   %pair = (f32[2,3]{1,0}, f32[]) all-reduce-start(%b, %c), channel_id=2, to_apply=%add
   %done = (f32[2,3]{1,0}, f32[]) all-reduce-done(%pair)
   %whole = f32[16]{0} all-gather(%a), dimensions={0}
+  %early = (f32[8]{0}, f32[8]{0}) all-reduce-start(%a), channel_id=3, to_apply=%add
+  %late = f32[8]{0} all-reduce-done(%early)
 }
 """
 
@@ -52,6 +54,7 @@ def test_collectives_are_read_with_their_place() -> None:
         hlo.Collective("all-reduce", 8, loops=1),
         hlo.Collective("all-reduce", 7, loops=0),
         hlo.Collective("all-gather", 16, loops=0),
+        hlo.Collective("all-reduce", 8, loops=0),
     ]
 
 

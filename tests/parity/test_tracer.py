@@ -93,8 +93,13 @@ class StandIn:
         self.runtime_api_trace_cbid = enum.IntEnum("Runtime", {"cudaLaunchKernel_ptsz_v7000": 211})
         self.driver_api_trace_cbid = enum.IntEnum("Driver", {"cuLaunchKernelEx": 652})
         self.enabled: set[int] = set()
-        self._records, self._dropped, self._now = records, dropped, EPOCH_NS - 1000
+        self._records, self._dropped = records, dropped
+        self.rewind()
         self._completed: Callable[[list[Any]], None]
+
+    def rewind(self) -> None:
+        """Sets the clock back: the records are of fixed times."""
+        self._now = EPOCH_NS - 1000
 
     def activity_register_callbacks(self, requested: Any, completed: Any) -> None:
         size, most = requested()
@@ -179,6 +184,19 @@ def test_records_become_spans(monkeypatch: pytest.MonkeyPatch) -> None:
         DeviceSpan("Memcpy HTOD", 5.001, 2.501, "memcpy", 0, 7, 3),
         DeviceSpan("Memset", 5.001, 2.501, "memset", 0, 7, 3),
     )
+
+
+def test_a_second_job_of_the_process_has_its_own_spans(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in = StandIn(records())
+    cupti, found = session(monkeypatch, stand_in), []
+    for number in (5, 8):
+        stand_in.rewind()
+        cupti.start()
+        with cupti.step(number):
+            pass
+        found.append(cupti.stop())
+    assert [[step.number for step in one.steps] for one in found] == [[5], [8]]
+    assert [(len(one.host), len(one.device)) for one in found] == [(3, 4), (3, 4)]
 
 
 UNREADABLE = call(Kinds.MEMCPY, 1)

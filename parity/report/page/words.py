@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from parity.report import rows
 from parity.report.result import Result, Spread
+from parity.report.traced import Distribution, Gaps
 from spec.measure import FIGURES
 
 EXIT_CODES = {
@@ -65,12 +66,15 @@ def number(value: float | int | None) -> str:
     return f"{value:.1e}" if value else "0"
 
 
-def figure(name: str, value: float | int | Spread | Mapping[str, float] | None) -> str:
+def figure(name: str, value: float | int | Spread | Distribution | Mapping[str, float] | None) -> str:
     """A figure of `spec.measure` with its spread, or in its parts; its unit stands in its name."""
     if isinstance(value, Mapping):
         return ", ".join(f"{part} {amount(one)}" for part, one in value.items())
     if isinstance(value, Spread):
         return f"{amount(value.median)} ({amount(value.p10)} to {amount(value.p90)}, n {value.n})"
+    if isinstance(value, Distribution):
+        steps = f", {amount(value.per_step)} a step" if isinstance(value, Gaps) else ""
+        return f"{amount(value.p50)} (90 % up to {amount(value.p90)}, max {amount(value.max)}, n {value.n}{steps})"
     if value is None:
         return ""
     if FIGURES[name].unit == "bytes":
