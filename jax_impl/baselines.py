@@ -176,6 +176,10 @@ class Baseline:
             )
         return {row.name: arrays[row.name].addressable_data(0) for row in self.rows}
 
+    def shapes(self, phase: str) -> dict[str, jax.ShapeDtypeStruct]:
+        """Shapes and dtypes of `tensors`, with nothing copied from the device."""
+        return {name: jax.ShapeDtypeStruct(a.shape, a.dtype) for name, a in self.tensors(phase).items()}
+
     def write(self, phase: str, arrays: Iterable[tuple[str, np.ndarray]]) -> None:
         """Puts host arrays, in this framework's layout, in place of those of a phase, by name."""
         params, optimizer = self.train_state

@@ -105,8 +105,8 @@ def prove(program: jax.stages.Compiled, arena: Arena, steps: int = 1) -> dict[st
     if reduced != expected or in_loops or others:
         raise RuleError(
             "A step reduces every gradient, the loss and the tokens exactly once, outside of its loops.",
-            f"{reduced} elements reduced by {len(found)} collectives, {expected} expected; in loops: {in_loops}; "
-            f"of other kinds: {', '.join(others) or 'none'}",
+            f"{reduced} elements reduced by {len(found)} collectives, {expected} expected; "
+            f"in loops: {in_loops}; of other kinds: {', '.join(others) or 'none'}",
             "take gradients with respect to parameters that are marked as the rank's own",
         )
     return {

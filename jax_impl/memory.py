@@ -119,12 +119,24 @@ class Arena:
 
     def tensors(self, phase: str) -> dict[str, Any]:
         """The arrays of a phase by canonical name, as they lie on this rank alone; to be read, not kept."""
-        state = self.train_state
         if phase == "buffer":
-            return {name: array.addressable_data(0)[0] for name, array in state.buffers.items()}
-        pieces = {"param": state.params, "m": state.m, "v": state.v, **self.seen}[phase]
-        arrays = self.layout.split(tuple(np.asarray(flat_N.addressable_data(0)) for flat_N in pieces))
+            buffers = self.train_state.buffers
+            return {name: array.addressable_data(0)[0] for name, array in buffers.items()}
+        pieces = tuple(np.asarray(flat_N.addressable_data(0)) for flat_N in self._pieces(phase))
+        arrays = self.layout.split(pieces)
         return {row.name: arrays[row.name] for row in self.rows}
+
+    def shapes(self, phase: str) -> dict[str, jax.ShapeDtypeStruct]:
+        """Shapes and dtypes of `tensors`, with nothing copied from the device."""
+        if phase == "buffer":
+            buffers = self.train_state.buffers
+            return {name: jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for name, a in buffers.items()}
+        dtype, shapes = self._pieces(phase)[0].dtype, self.layout.shapes
+        return {row.name: jax.ShapeDtypeStruct(shapes[row.name], dtype) for row in self.rows}
+
+    def _pieces(self, phase: str) -> Pieces:
+        state = self.train_state
+        return {"param": state.params, "m": state.m, "v": state.v, **self.seen}[phase]
 
     def write(self, phase: str, arrays: Iterable[tuple[str, np.ndarray]]) -> None:
         """Puts host arrays, in this framework's layout, in place of those of a phase, one by one, by name."""

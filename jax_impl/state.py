@@ -8,6 +8,7 @@ every other array is the same. Must not: touch files. Counterpart: `torch_impl/s
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
+import jax
 import numpy as np
 from flax import nnx
 
@@ -50,6 +51,10 @@ class State(Protocol):
         """The arrays of a phase by canonical name, in this framework's layout; to be read, not kept."""
         ...
 
+    def shapes(self, phase: str) -> dict[str, jax.ShapeDtypeStruct]:
+        """Shapes and dtypes of `tensors`, with nothing copied from the device."""
+        ...
+
     def write(self, phase: str, arrays: Iterable[tuple[str, np.ndarray]]) -> None:
         """Puts host arrays in place of those of a phase of the state, one by one, by name."""
         ...
@@ -78,7 +83,7 @@ def load(state: State, tensors: Mapping[str, np.ndarray]) -> None:
     for phase in LOADED_PHASES:
         given = of_phase(tensors, phase)
         if given:
-            links = _links(state, phase, state.tensors(phase))
+            links = _links(state, phase, state.shapes(phase))
             names = {link.torch for link in links}
             if state.links and phase == "buffer":
                 # The other side's constants are no state of this one.
@@ -96,11 +101,10 @@ def _turned_back(
         check_shape(phase, link.torch, link.torch_shape, given[link.torch].shape)
         pieces.setdefault(link.jax, []).append(link)
     # Shapes alone: what is replaced must not be kept alive here.
-    held = {name: (array.shape, array.dtype) for name, array in state.tensors(phase).items()}
-    for name, (shape, dtype) in held.items():
+    for name, held in state.shapes(phase).items():
         if name in pieces:
             # A copy always: the step writes over the memory of its state, which must not be the caller's.
-            like = {name: np.broadcast_to(np.zeros((), dtype), shape)}
+            like = {name: np.broadcast_to(np.zeros((), held.dtype), held.shape)}
             yield name, to_jax(pieces[name], given, like)[name]
         else:
             yield name, np.array(state.tensors(phase)[name])

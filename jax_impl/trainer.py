@@ -295,7 +295,7 @@ class Trainer:
         """
         position, tensors = checkpoint.position, of_rank(checkpoint.tensors, self.ranks.rank)
         for phase in LOADED_PHASES:
-            check_names(phase, self.state.tensors(phase), of_phase(tensors, phase))
+            check_names(phase, self.state.shapes(phase), of_phase(tensors, phase))
         self.load({f"meta/{name}": np.array(getattr(position, name)) for name in ("applied", "skipped")})
         self.load(tensors)
         self._first_step = position.step - self.num_steps

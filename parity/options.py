@@ -144,6 +144,9 @@ class Bench(Guarded, Training):
     """Timed windows a pass; every contender has two passes."""
     steps_per_window: Annotated[int, arg(metavar="N")] = 10
     """Back-to-back steps a window."""
+    calls: Annotated[int | None, arg(metavar="N")] = None
+    """Single calls on an idle device that dispatch_us, and launch_us, are sampled from in a pass; 20 on a CPU
+    and 100 on a GPU when not given. Each makes a step: fewer are enough where a step is long."""
     trace: bool = False
     """Trace a few steps of every contender too, in processes of their own after the timed ones."""
 

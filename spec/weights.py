@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import ml_dtypes  # noqa: F401 - gives NumPy, and safetensors through it, the bfloat16 dtype
@@ -16,7 +17,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from spec import philox
+from spec import philox, threads
 from spec.errors import RuleError
 from spec.files import replacing
 from spec.params import ParamSpec
@@ -30,7 +31,9 @@ def init_parameters(table: Iterable[ParamSpec], seed: int) -> Tensors:
 
     Float32 arrays in every precision profile; the float64 profile casts them up, so profiles start alike.
     """
-    return {param.name: init_parameter(param, seed) for param in table}
+    rows = list(table)
+    drawn = threads.each(partial(init_parameter, seed=seed), rows)
+    return {row.name: values for row, values in zip(rows, drawn, strict=True)}
 
 
 def init_parameter(param: ParamSpec, seed: int) -> np.ndarray:

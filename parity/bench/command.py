@@ -56,17 +56,19 @@ def bench(options: Bench, argv: Sequence[str]) -> ExitCode:
 def _timing(plan: Plan, options: Bench) -> Timing:
     usual = TIMING[plan.spec.execution.device]
     warmup = usual.warmup_steps if options.warmup_steps is None else options.warmup_steps
-    if options.windows < 1 or options.steps_per_window < 1 or warmup < 0:
+    calls = usual.calls if options.calls is None else options.calls
+    if min(options.windows, options.steps_per_window, calls) < 1 or warmup < 0:
         raise RuleError(
-            "A benchmark measures at least one window of one step.",
-            f"--windows {options.windows} --steps-per-window {options.steps_per_window}, warm-up {warmup}",
-            "--windows and --steps-per-window from 1 on, --warmup-steps from 0 on",
+            "A benchmark measures at least one window of one step, and one call.",
+            f"--windows {options.windows} --steps-per-window {options.steps_per_window}, "
+            f"{calls} calls, warm-up {warmup}",
+            "--windows, --steps-per-window and --calls from 1 on, --warmup-steps from 0 on",
         )
     return Timing(
         warmup_steps=warmup,
         windows=options.windows,
         steps_per_window=options.steps_per_window,
-        calls=usual.calls,
+        calls=calls,
     )
 
 

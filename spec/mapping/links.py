@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from spec import threads
 from spec.errors import RuleError
 from spec.params import ParamSpec
 
@@ -97,14 +98,16 @@ def to_jax(links: Iterable[Link], given: Mapping[str, np.ndarray], like: Mapping
 
 def to_torch(links: Iterable[Link], held: Mapping[str, np.ndarray]) -> Arrays:
     """Arrays in torch's names and layout, in the dtypes of `held`; in the order of the links."""
-    found: Arrays = {}
-    for link in links:
-        array = held[link.jax]
-        whole = found.setdefault(link.torch, np.empty(link.torch_shape, array.dtype))
-        target, view, axes = _cut(whole, link.torch_part), _view(link), _axes(link)
-        turned = _cut(array, link.jax_part).reshape([view[axis] for axis in axes])
+    pieces = list(links)
+    found = {link.torch: np.empty(link.torch_shape, held[link.jax].dtype) for link in pieces}
+
+    def turn(link: Link) -> None:
+        target, view, axes = _cut(found[link.torch], link.torch_part), _view(link), _axes(link)
+        turned = _cut(held[link.jax], link.jax_part).reshape([view[axis] for axis in axes])
         piece = np.flip(turned.transpose(np.argsort(axes)), link.flip)
         target[...] = piece.reshape(target.shape)
+
+    threads.each(turn, pieces)
     return found
 
 

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from spec import threads
 from spec.job import Job
 from spec.own_optimizer import OwnOptimizer
 from spec.state import LOADED_PHASES
+from spec.weights import raw_bytes
 from spec.worker.trainer import Trainer
 
 
@@ -40,7 +42,7 @@ class Start:
         self._trainer.load(self._kept | counters)
         found = self._trainer.export(LOADED_PHASES)
         same = self._trainer.applied == self._applied and found.keys() == self._kept.keys()
-        initial = same and all(found[key].tobytes() == kept.tobytes() for key, kept in self._kept.items())
+        initial = same and all(threads.each(lambda key: _same_bits(found[key], self._kept[key]), found))
         # A large model's copy is as large as its state.
         self._kept = {}
         return {
@@ -48,3 +50,8 @@ class Start:
             "initial": initial,
             "reason": None if initial else "the state reads otherwise",
         }
+
+
+def _same_bits(one: np.ndarray, other: np.ndarray) -> bool:
+    alike = (one.dtype, one.shape) == (other.dtype, other.shape)
+    return alike and np.array_equal(raw_bytes(one), raw_bytes(other))

@@ -22,6 +22,7 @@ from tests.parity.conftest import Parity, command, environ
         ("run tiny --out /dev/null/runs", "--out a writable folder"),
         ("run tiny --json /no/such/folder/result.json", "--json"),
         ("bench tiny --windows 0", "at least one window"),
+        ("bench tiny --calls 0", "and one call"),
         ("bench tiny --baselines torch:nonsense", "torch:ddp"),
         ("compare 0001 last", "newest in"),
         ("data prepare /no/such/text --out shard.bin", "no such file"),

@@ -73,8 +73,10 @@ def figure(name: str, value: float | int | Spread | Distribution | Mapping[str, 
     if isinstance(value, Spread):
         return f"{amount(value.median)} ({amount(value.p10)} to {amount(value.p90)}, n {value.n})"
     if isinstance(value, Distribution):
-        steps = f", {amount(value.per_step)} a step" if isinstance(value, Gaps) else ""
-        return f"{amount(value.p50)} (90 % up to {amount(value.p90)}, max {amount(value.max)}, n {value.n}{steps})"
+        count = f"n {value.n}"
+        if isinstance(value, Gaps):
+            count += f", {amount(value.per_step)} a step"
+        return f"{amount(value.p50)} (90 % up to {amount(value.p90)}, max {amount(value.max)}, {count})"
     if value is None:
         return ""
     if FIGURES[name].unit == "bytes":
