@@ -22,8 +22,10 @@ def cross_entropy(logits_BTV: jax.Array, labels_BT: jax.Array) -> tuple[jax.Arra
     logits_BTV = at_least_float32(logits_BTV)
     counts_BT = labels_BT != IGNORE_LABEL
     is_class_BT = (labels_BT >= 0) & (labels_BT < logits_BTV.shape[-1])
-    safe_BT1 = jnp.where(is_class_BT, labels_BT, 0)[..., None]
-    chosen_BT = jnp.take_along_axis(logits_BTV, safe_BT1, axis=-1)[..., 0]
+    # Chosen by comparing, one number and zeros added up: to gather it, XLA would write all logits in float32
+    # first, and its derivative would be a scatter.
+    is_label_BTV = labels_BT[..., None] == jnp.arange(logits_BTV.shape[-1])
+    chosen_BT = jnp.where(is_label_BTV, logits_BTV, 0).sum(axis=-1)
     chosen_BT = jnp.where(counts_BT & ~is_class_BT, jnp.nan, chosen_BT)
     losses_BT = jax.nn.logsumexp(logits_BTV, axis=-1) - chosen_BT
     return jnp.where(counts_BT, losses_BT, 0).sum(), counts_BT.sum(dtype=jnp.int32)

@@ -47,9 +47,7 @@ class Profiler:
         jax.profiler.stop_trace()
         with self._folder as folder:
             (file,) = Path(folder).rglob("*.xplane.pb")
-            # Held by name: its planes and events point into it.
-            recorded = ProfileData.from_file(str(file))
-            return found(recorded.planes, self._reason)
+            return found(ProfileData.from_file(str(file)).planes, self._reason)
 
 
 def found(recorded: Any, reason: str) -> Found:

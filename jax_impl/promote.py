@@ -29,6 +29,8 @@ NARROW = (jnp.dtype("float32"), jnp.dtype("bfloat16"), jnp.dtype("float16"))
 _WIDE = jnp.dtype("float64")
 _NOT_USERS = callers.folders(jax, flax)
 _READS_TYPES = "check_and_canonicalize_user_dtype"
+_DESCRIBES = "ShapeDtypeStruct"
+"""What is named so is the type of an array that is there, which nobody asks for."""
 _DTYPE_PARAMETERS = ("new_dtype", "dtype", "preferred_element_type", "out_dtype")
 _INLINED = {
     "jit": "jaxpr",
@@ -121,8 +123,8 @@ class Promotion:
         return self.evaluate(*_opened(closed), inputs)
 
     def _scan(self, parameters: dict[str, Any], inputs: list[Any]) -> list[Any]:
-        num_consts, num_carry = parameters["num_consts"], parameters["num_carry"]
-        constants, carry = inputs[:num_consts], inputs[num_consts : num_consts + num_carry]
+        constants, carry, slices = _scanned(parameters, inputs)
+        num_carry = len(carry)
 
         def body(carry: list[Any], slices: list[Any]) -> tuple[list[Any], list[Any]]:
             outputs = self._branch(parameters["jaxpr"], *constants, *carry, *slices)
@@ -131,7 +133,7 @@ class Promotion:
         carry, stacked = lax.scan(
             body,
             carry,
-            inputs[num_consts + num_carry :],
+            slices,
             length=parameters["length"],
             reverse=parameters["reverse"],
         )
@@ -187,7 +189,7 @@ def _asked_types(promotion: Promotion) -> Generator[None]:
 
     def widened(dtype: Any, fun_name: str | None = None, **how: Any) -> Any:
         found = reads(dtype, fun_name, **how)
-        if found not in NARROW:
+        if found not in NARROW or fun_name == _DESCRIBES:
             return found
         promotion.note(promotion.promoted, callers.line(_NOT_USERS), fun_name or "dtype", found)
         return _WIDE
@@ -222,6 +224,15 @@ def _of_bits(mantissa_bits: int) -> str:
 def _opened(jaxpr: Any) -> tuple[Any, Sequence[Any]]:
     """A jaxpr and its constants, whether it came closed or not."""
     return (jaxpr.jaxpr, jaxpr.consts) if isinstance(jaxpr, core.ClosedJaxpr) else (jaxpr, ())
+
+
+def _scanned(parameters: dict[str, Any], inputs: list[Any]) -> list[list[Any]]:
+    """The inputs of a scan: its constants, what it carries, and what it slices."""
+    if "ft_in" in parameters:  # since jax 0.11
+        return [list(part) for part in parameters["ft_in"].update(inputs).unpack()]
+    num_consts = parameters["num_consts"]
+    first = num_consts + parameters["num_carry"]
+    return [inputs[:num_consts], inputs[num_consts:first], inputs[first:]]
 
 
 def _constant(literal: Any) -> Any:

@@ -115,3 +115,11 @@ def test_nothing_is_promoted_where_it_is_not_wanted() -> None:
     with promoting(True):
         assert through(loss)(X_BI).dtype == jnp.float64
     assert jnp.zeros(1, jnp.float32).dtype == jnp.float32
+
+
+def test_the_type_of_an_array_that_is_there_stays() -> None:
+    """A program is compiled from shapes and types, and takes the arrays that have them."""
+    x_I = jnp.ones(4, jnp.float32)
+    with promoting(True):
+        program = jax.jit(lambda x_I: 2 * x_I).lower(jax.ShapeDtypeStruct(x_I.shape, x_I.dtype)).compile()
+    assert program(x_I).dtype == jnp.float32
