@@ -17,7 +17,7 @@ from jax_impl.parallel import REPLICATED
 from jax_impl.runtime import compiler_options
 from jax_impl.step import Batch, Step
 from jax_impl.xla import hlo
-from jax_impl.xla.buffers import buffer_options
+from jax_impl.xla.options import mode_options
 from jax_impl.xla.program import build
 from spec.errors import RuleError
 from spec.jit import jit_options
@@ -53,7 +53,7 @@ def compile_step(step: Step, arena: Arena, batch: Batch, mode: str, profile: Pro
     check_mode("jax", mode, arena.ranks.device.platform, arena.ranks.world_size)
     if mode == "nojit":
         return _without_compiler(step)
-    options = compiler_options(profile) | buffer_options(jit_options(mode))
+    options = compiler_options(profile) | mode_options(jit_options(mode))
     built = build(_train_step(step), arena, batch, options, donate_argnums=0)
     if built.made != 1:
         raise RuleError("A step is one program, compiled once.", f"{built.made} programs of it were made")

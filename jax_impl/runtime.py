@@ -20,6 +20,7 @@ from jax_impl.loss import cross_entropy
 from jax_impl.models.gpt import attention
 from jax_impl.xla import flags, process
 from spec.errors import RuleError
+from spec.jit import TUNED
 from spec.precision import Profile
 from spec.run import Execution, Problem
 
@@ -76,6 +77,9 @@ def compiler_options(profile: Profile) -> dict[str, Any]:
     options: dict[str, Any] = {"xla_allow_excess_precision": profile.excess}
     if profile.name in DETERMINISTIC_PROFILES and jax.default_backend() == "gpu":
         options["xla_gpu_deterministic_ops"] = True
+    elif TUNED in os.environ and jax.default_backend() == "gpu":
+        # XLA tries kernels out in every process anew, and what was traced would not be what was timed.
+        options["xla_gpu_per_fusion_autotune_cache_dir"] = os.environ[TUNED]
     return options
 
 

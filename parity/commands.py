@@ -11,6 +11,7 @@ from pathlib import Path
 from parity.cluster import Cluster
 from parity.devices import count_cores
 from parity.processes import Command
+from spec.jit import TUNED
 
 _ROOT = Path(__file__).resolve().parent.parent
 
@@ -23,14 +24,19 @@ def side_commands(
     cluster: Cluster,
     traced: bool = False,
     devices_each: int = 1,
+    tuned: Path | None = None,
 ) -> list[Command]:
     """What to start on this host so that all ranks of `side` do the jobs in order.
 
     Args:
       traced: whether the side is started by the tracer, which then is the module that runs.
       devices_each: how many devices a process holds.
+      tuned: where XLA keeps which kernels were the fastest, so that all programs of a run take the same;
+        PyTorch tries none out.
     """
     environ = side_environ(device, local_processes)
+    if tuned is not None and side == "jax" and device == "cuda":
+        environ[TUNED] = str(tuned.absolute())
     if devices_each > 1 and device == "cpu":
         given = os.environ.get("XLA_FLAGS", "")
         environ["XLA_FLAGS"] = f"{given} --xla_force_host_platform_device_count={devices_each}".strip()

@@ -39,7 +39,7 @@ def hold(plan: Plan, turns: Sequence[Turn], folder: Path, progress: Progress, do
         log = folder / "launches" / f"{number:03d}_{turn.side}.log"
         try:
             with _watched(plan, turn, log, first=not held):
-                ended = _take(plan, turn, log, progress)
+                ended = _take(plan, turn, log, progress, folder / "tuned")
         except KeyboardInterrupt:
             # Between two launches; one that runs ends itself.
             ended = Ended(how="interrupted", seconds=0.0)
@@ -57,7 +57,7 @@ def _watched(plan: Plan, turn: Turn, log: Path, first: bool) -> AbstractContextM
     return Watch(log.with_name(log.stem + SUFFIX), gpus, first)
 
 
-def _take(plan: Plan, turn: Turn, log: Path, progress: Progress) -> Ended:
+def _take(plan: Plan, turn: Turn, log: Path, progress: Progress, tuned: Path) -> Ended:
     processes = turn.processes // plan.cluster.nodes
     what = ", ".join(
         label if count == 1 else f"{label} x {count}"
@@ -77,6 +77,7 @@ def _take(plan: Plan, turn: Turn, log: Path, progress: Progress) -> Ended:
         plan.cluster,
         traced,
         devices_each=plan.local_processes // processes,
+        tuned=tuned,
     )
     ended = launch(
         commands,

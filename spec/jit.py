@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from spec.errors import RuleError
 
+TUNED = "PARITY_XLA_TUNED"
+"""The variable that names the folder in which XLA keeps which kernels it found the fastest."""
+
 COMMAND_BUFFERS = {
     "default": "what XLA puts into command buffers (CUDA graphs) by itself: no collective, no loop",
     "off": "none: every kernel is launched by itself",
@@ -20,7 +23,8 @@ WORDS = (
     "off, collectives, while or all (command buffers), min1 (command buffers of one operation too), "
     "concurrent (independent operations of one at once), "
     "kN (N steps a launch), remat (recompute each layer in backward), scan (one loop over the layers), "
-    "apart (every matrix an array of its own), oneprocess (one process holds all devices)"
+    "apart (every matrix an array of its own), overlap (gradients are reduced while others are computed), "
+    "oneprocess (one process holds all devices)"
 )
 
 
@@ -38,6 +42,9 @@ class JitOptions:
     scan_layers: bool = False
     apart: bool = False
     """Every matrix of the state is an array of its own: the device copies less, the host launches more."""
+    overlap: bool = False
+    """XLA's latency-hiding scheduler: what is reduced travels while other work goes on. With all gradients in
+    one array there is one reduction, at the end; `apart` gives it something to hide."""
     one_process: bool = False
     """One process holds all devices of the run, on one host, instead of one each."""
 
@@ -63,7 +70,7 @@ def _option(word: str, mode: str) -> tuple[str, str | int | bool]:
         return "command_buffers", word
     if word == "min1":
         return "smallest_buffer", 1
-    if word in ("remat", "scan", "concurrent", "apart", "oneprocess"):
+    if word in ("remat", "scan", "concurrent", "apart", "overlap", "oneprocess"):
         return {"scan": "scan_layers", "oneprocess": "one_process"}.get(word, word), True
     if word[:1] == "k" and word[1:].isdecimal() and int(word[1:]) > 1:
         return "steps_per_launch", int(word[1:])

@@ -17,7 +17,7 @@ from jax_impl.memory import Arena
 from jax_impl.parallel import BY_RANK
 from jax_impl.runtime import compiler_options
 from jax_impl.step import Batch, Step
-from jax_impl.xla.buffers import buffer_options
+from jax_impl.xla.options import mode_options
 from jax_impl.xla.packing import PackedStage
 from jax_impl.xla.program import build
 from spec.jit import jit_options
@@ -45,7 +45,7 @@ def compile_several(step: Step, arena: Arena, batches: Batch, mode: str, profile
     Raises:
       RuleError: the program does not do what it should; see `prove`.
     """
-    options = compiler_options(profile) | buffer_options(jit_options(mode))
+    options = compiler_options(profile) | mode_options(jit_options(mode))
     steps = next(iter(batches.values())).shape[0]
 
     def train_steps(state: Any, batches: Batch) -> tuple[Any, jax.Array]:

@@ -62,7 +62,7 @@ def passes(tmp_path_factory) -> Path:
             two("refused", problem=mlp_problem(), batches=str(root / "bad"), observe=state),
             two("stock", problem=mlp_problem(micro_batches=2), mode="baseline:jit", observe=("grad@0",)),
             two("ours", problem=mlp_problem(micro_batches=2), observe=("grad@0",)),
-            two("apart", problem=mlp_problem(micro_batches=2), mode="jit:apart"),
+            two("apart", problem=mlp_problem(micro_batches=2), mode="jit:apart+overlap"),
             two("time", "time", problem=mlp_problem(), timing=timing),
         ]
     )

@@ -4,8 +4,8 @@ import jax
 import numpy as np
 
 from jax_impl.xla import program
-from jax_impl.xla.buffers import buffer_options
 from jax_impl.xla.ledger import NOT_WRITTEN, Thunk, ledger, read_ledger, read_thunks
+from jax_impl.xla.options import mode_options
 from spec.jit import jit_options
 from tests.jax_impl.processes import ROOT
 from tests.jax_impl.small import make_trainer, mlp_problem, train
@@ -73,7 +73,7 @@ def test_a_program_is_asked_for_its_thunks_as_it_is_compiled(monkeypatch) -> Non
     """What a GPU run does; here XLA's CPU compiler takes the same options."""
     monkeypatch.setattr(program.jax, "default_backend", lambda: "gpu")
     lowered = jax.jit(lambda row: row + 1).lower(jax.ShapeDtypeStruct((3,), "float32"))
-    options = buffer_options(jit_options("jit:all+min1+concurrent"))
+    options = mode_options(jit_options("jit:all+min1+concurrent"))
     compiled, _ = program._compile(lowered, options)
     assert compiled(np.ones(3, np.float32)).tolist() == [2, 2, 2]
     assert program._why_no_ledger() == NOT_WRITTEN

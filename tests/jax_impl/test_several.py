@@ -85,6 +85,7 @@ def test_a_job_launches_what_it_observes_alone_and_the_rest_together(tmp_path) -
         ("baseline:jit", JitOptions()),
         ("jit:k8+remat", JitOptions(steps_per_launch=8, remat=True)),
         ("jit:apart+oneprocess", JitOptions(apart=True, one_process=True)),
+        ("jit:apart+overlap", JitOptions(apart=True, overlap=True)),
         ("jit:off+scan", JitOptions(command_buffers="off", scan_layers=True)),
         ("jit:all+min1+concurrent", JitOptions(command_buffers="all", smallest_buffer=1, concurrent=True)),
     ],

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import types
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +18,7 @@ from parity.commands import side_commands
 from parity.tracer import __main__ as tracer
 from parity.tracer.collection import Cupti
 from spec.errors import RuleError
+from spec.jit import TUNED
 from spec.trace import DeviceSpan, HostSpan
 from spec.worker import tracing
 
@@ -36,6 +38,14 @@ def test_a_side_is_started_by_the_tracer_inside_its_launcher(tmp_path: Any) -> N
     at = traced.index("parity.tracer")
     assert traced[at - 1 : at + 2] == ["-m", "parity.tracer", "-m"]
     assert [*traced[:at], *traced[at + 2 :]][-3:] == plain[-3:]
+
+
+def test_programs_of_a_run_take_the_same_kernels(tmp_path: Path) -> None:
+    (jax,) = side_commands("jax", [tmp_path], "cuda", 1, Cluster(), tuned=tmp_path / "tuned")
+    assert jax.environ[TUNED] == str(tmp_path / "tuned")
+    for side, device in (("torch", "cuda"), ("jax", "cpu")):
+        (other,) = side_commands(side, [tmp_path], device, 1, Cluster(), tuned=tmp_path / "tuned")
+        assert TUNED not in other.environ
 
 
 def test_a_module_runs_as_under_python_m() -> None:

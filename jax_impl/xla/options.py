@@ -1,4 +1,4 @@
-"""What XLA is told about command buffers (CUDA graphs) for one program. Words are those of `spec/jit.py`.
+"""What the words of a mode (`spec/jit.py`) are for XLA: its command buffers (CUDA graphs) and their order.
 
 Must not: change what a program computes.
 """
@@ -15,7 +15,7 @@ _MORE = {
 }
 
 
-def buffer_options(options: JitOptions) -> dict[str, Any]:
+def mode_options(options: JitOptions) -> dict[str, Any]:
     """Compiler options of one program, over the user's XLA_FLAGS."""
     told: dict[str, Any] = {}
     if options.command_buffers != "default":
@@ -27,4 +27,6 @@ def buffer_options(options: JitOptions) -> dict[str, Any]:
         told["xla_gpu_graph_min_graph_size"] = options.smallest_buffer
     if options.concurrent:
         told["xla_gpu_command_buffer_scheduling_mode"] = "CONCURRENT"
+    if options.overlap:
+        told["xla_gpu_enable_latency_hiding_scheduler"] = True
     return told
