@@ -6,8 +6,7 @@
 For each side, mode and number of devices: timed without the tracer, with it (CUPTI loaded, nothing
 collected), with it again and without it again, each in processes of its own; then one traced pass. Figures
 are those of `spec/measure.py`; `harness` is step_ms with the tracer over step_ms without, wanted within 1 %.
-Everything goes to OUT: the passes as they were written, and `trace_step.json` with all figures. Not yet run
-on a GPU.
+Everything goes to OUT: the passes as they were written, and `trace_step.json` with all figures.
 """
 
 import argparse

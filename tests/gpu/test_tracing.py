@@ -1,7 +1,4 @@
-"""Traced steps on a GPU by CUPTI: a captured step is one launch of all nodes, an eager one a launch a kernel.
-
-Not yet run: written from the documents of CUPTI and of cupti-python 13.0.
-"""
+"""Traced steps on a GPU by CUPTI: a captured step is one launch of all nodes, an eager one a launch a kernel."""
 
 import os
 import subprocess
