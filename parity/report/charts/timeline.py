@@ -5,13 +5,13 @@ share of its time in which something ran. The detail shows the spans of a short 
 of the page can draw another window into it, and finds places and lanes in the attributes written here.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
 from parity.report.charts import axes, svg
+from parity.report.charts.names import short
 from parity.report.charts.svg import Area
 
 _SIDE_MARGIN, _NAME, _LANE, _GAP = 4, 15, 22, 6
@@ -75,16 +75,21 @@ def overview(
     parts = [_window(x, window, bottom)]
     for row, lane in enumerate(lanes):
         base = _base(row)
-        share = lane.busy_us(0.0, step_us) / step_us
         parts += [
-            svg.text(_SIDE_MARGIN, base - _LANE - 4, f"{lane.label}: {share:.0%} of the step", "lane"),
+            svg.text(_SIDE_MARGIN, base - _LANE - 4, f"{_busy(lane, step_us)} of the step", "lane"),
             svg.rect(x(0), base - _LANE, x(step_us) - x(0), _LANE, "ground"),
             *_columns(lane, x, step_us, base),
         ]
     area = Area(_SIDE_MARGIN, 0, width - _SIDE_MARGIN, bottom)
     parts += axes.x_axis(x, area, "us since the step was called", 4 if width < 500 else 9)
-    told = ", ".join(f"{lane.label} {lane.busy_us(0.0, step_us) / step_us:.0%}" for lane in lanes)
+    told = ", ".join(_busy(lane, step_us) for lane in lanes)
     return svg.picture(width, bottom + 40, parts, title, f"The step took {step_us:,.0f} us. Busy: {told}.")
+
+
+def _busy(lane: Lane, step_us: float) -> str:
+    """A lane and the share of the step in which something ran in it."""
+    share = lane.busy_us(0.0, step_us) / step_us
+    return f"{lane.label}: {share:.0%}" if share >= 0.005 else f"{lane.label}: less than 1%"
 
 
 def _window(x: axes.Scale, window: tuple[float, float], bottom: float) -> str:
@@ -157,12 +162,6 @@ def _spans(lane: Lane, x: axes.Scale, base: float) -> Iterator[str]:
         words = fitting(short(span.name), int((end - begin - 6) / _CHARACTER))
         if words:
             yield svg.text(begin + 3, base - 7, words, "inside")
-
-
-def short(name: str) -> str:
-    """A kernel's name without its return type, namespaces, template and arguments."""
-    bare = re.split(r"[<(]", name.removeprefix("void "), maxsplit=1)[0].strip()
-    return bare.rpartition("::")[2] or name
 
 
 def fitting(name: str, letters: int) -> str:
