@@ -40,6 +40,7 @@ _TITLES = {
 _DRAWN = {
     "schema_version", "command", "verdict", "exit_code", "reasons", "runs", "curves", "numerics",
     "comparisons", "equivalence", "speed", "capture", "bench", "launches", "seconds", "unmeasured",
+    "warnings",
 }  # fmt: skip
 """Fields of the result that have a section; what is added later is shown as it stands."""
 
