@@ -51,6 +51,11 @@ def notes(result: Result) -> Iterator[str]:
     if result.sweep is not None:
         yield from _crossings(result.sweep.crossings)
         yield from _model(result.sweep)
+    yield from warnings(result)
+
+
+def warnings(result: Result) -> Iterator[str]:
+    """One line a warning."""
     for one in result.warnings:
         yield f"warning: {one.kind}: {one.where}: {one.found}; next: {one.mend}"
 

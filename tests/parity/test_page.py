@@ -16,7 +16,6 @@ from parity.report.equivalence import Equivalence, SeedRow
 from parity.report.page.folder import RunFolder
 from parity.report.page.manifests import section as manifests
 from parity.report.page.tensors import in_bounds
-from parity.report.page.timeline import section as timelines
 from parity.report.result import Result
 from spec.errors import RuleError
 from tests.parity import trace_writer
@@ -276,29 +275,6 @@ def test_manifests_are_told_apart_entry_by_entry(tmp_path: Path) -> None:
     assert "init_digest" in {row.name for row in section.equal}
 
 
-def test_lanes_are_the_host_then_the_device_then_communication(tmp_path: Path) -> None:
-    shown = timelines(RunFolder(traced(tmp_path))).timelines
-    eager, graph, cpu = (one.step for one in shown)
-    assert [lane.label for lane in eager.lanes] == [
-        "host, launches",
-        "host, waits",
-        "device, stream 7, kernels",
-        "device, stream 7, fills",
-    ]
-    assert graph.lanes[-1].label == "device, stream 20, communication"
-    assert [len(lane.spans) for lane in cpu.lanes] == [1], "an operation inside another is left out"
-    busy = {
-        step.label: step.lanes[-2].busy_us(0.0, step.length_us) / step.length_us for step in (eager, graph)
-    }
-    kernels = trace_writer.KERNELS - trace_writer.KERNELS // 40
-    assert eager.length_us == trace_writer.KERNELS * trace_writer.CALL_US + 100.0
-    found = eager.lanes[2].busy_us(0.0, eager.length_us)
-    assert found == pytest.approx(kernels * trace_writer.KERNEL_US), busy
-    assert graph.lanes[1].busy_us(0.0, graph.length_us) / graph.length_us > 0.8
-    widths = [one.window[1] - one.window[0] for one in shown]
-    assert widths == pytest.approx([widths[0]] * 3), "details have one scale"
-
-
 def test_a_page_that_cannot_be_drawn_leaves_the_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -362,6 +338,7 @@ def test_a_browser_shows_it_on_a_phone_without_a_complaint(
     assert found["width"] <= 390 and found["inside"] == 390, found
     assert found["errors"] == []
     assert found["details"] == (6 if kind is traced else 0)
+    assert found["hidden"] == 0, "the whole step, the last button, shows every lane"
     assert found["moved"] is (kind is traced)
     assert "CONSOLE" not in done.stderr, done.stderr
 
@@ -376,6 +353,7 @@ frame.addEventListener("load", () => {
   const answer = document.createElement("pre");
   answer.textContent = JSON.stringify({
     inside: inner.innerWidth, width: page.documentElement.scrollWidth, errors,
+    hidden: page.querySelectorAll(".detail .row[display]").length,
     details: page.querySelectorAll(".detail svg").length, moved: !!detail && before !== detail.innerHTML,
   });
   document.body.replaceChildren(answer);

@@ -10,6 +10,7 @@ from parity.report.page import costs, words
 from parity.report.page.folder import RunFolder
 from parity.report.page.speed import section
 from parity.report.result import BenchRow, Result, SideSpeed, Spread
+from parity.report.speeds import SpeedWarning
 from parity.report.traced import Distribution, Gaps, TraceRecord
 from parity.speed import tracing
 from spec import record
@@ -85,7 +86,7 @@ def test_distributions_of_a_trace_are_shown(tmp_path: Path) -> None:
     gap, latency = cells(table, "gap_us")[0], cells(table, "launch_latency_us")[0]
     assert gap.told.value == words.amount(found.gap_us.p50) and f"n {found.gap_us.n}," in gap.told.more
     assert latency.told.value == words.amount(found.launch_latency_us.p50)
-    assert cells(table, "step_ms, traced")[0].told.value == "0.1"
+    assert cells(table, "step_ms while traced")[0].told.value == "0.1"
     read = Page(page.write(folder).read_text("utf-8"))
     assert gap.told.value in read.words and costs.TRACED_TITLE in read.words
 
@@ -113,9 +114,25 @@ def test_every_figure_is_a_number_or_has_its_reason(tmp_path: Path) -> None:
             assert bool(cell.reason) != bool(cell.told.value or cell.told.more), row.name
 
 
+def test_a_figure_that_nobody_has_is_no_row(tmp_path: Path) -> None:
+    folder = six(tmp_path)
+    content = msgspec.json.decode((folder / "result.json").read_bytes(), type=Result)
+    for row in content.bench:
+        row.speed.mfu = None
+        row.speed.reasons["mfu"] = f"no peak on {row.side}"
+    (folder / "result.json").write_bytes(msgspec.json.encode(content))
+    table = table_of(folder)
+    assert "mfu" not in {row.name for group in table.groups for row in group.rows}
+    (why,) = (why for why, names in table.missing.items() if "mfu" in names)
+    assert why.startswith("torch eager, torch baseline:eager,") and why.endswith(
+        "jax baseline:jit: no peak on jax"
+    )
+
+
 def test_a_mode_is_not_part_of_a_note(tmp_path: Path) -> None:
     folder = six(tmp_path)
     content = msgspec.json.decode((folder / "result.json").read_bytes(), type=Result)
+    content.bench[0].speed.launch_us = content.bench[0].speed.dispatch_us
     for row in content.bench[1:4]:
         row.speed.launch_us = None
         row.speed.reasons["launch_us"] = f"in mode {row.mode} many calls launch a step"
@@ -137,6 +154,19 @@ def test_a_trace_that_was_asked_for_is_not_called_unasked(ended: str, tmp_path: 
     never = "a trace was asked for, but the run ended before it was made"
     begun_reason = f"a trace was asked for, but the launch that was to make it {how}"
     assert reasons == ["", never, begun_reason, never, never, never]
+
+
+def test_warnings_with_one_mend_stand_together_and_once(tmp_path: Path) -> None:
+    found = [
+        SpeedWarning(kind="drift", where=where, found="moved by 9 %", mend="measure longer")
+        for where in ("a", "b")
+    ]
+    other = SpeedWarning(kind="few windows", where="c", found="2 windows", mend="--windows 8")
+    folder = six(tmp_path, warnings=[found[0], other, found[1]])
+    read = Page(page.write(folder).read_text("utf-8"))
+    at = read.words.index("a: moved by 9 %")
+    assert read.words[at + 1 : at + 3] == ["b: moved by 9 %", "measure longer"]
+    assert read.words.count("measure longer") == read.words.count("--windows 8") == 1
 
 
 def test_a_note_is_text_and_nothing_else(tmp_path: Path) -> None:

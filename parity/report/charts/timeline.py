@@ -15,6 +15,7 @@ from parity.report.charts.names import short
 from parity.report.charts.svg import Area
 
 _SIDE_MARGIN, _NAME, _LANE, _GAP = 4, 15, 22, 6
+_PITCH = _NAME + _LANE + _GAP
 _TOP = 4
 """Room above the first lane."""
 _COLUMN = 4
@@ -126,30 +127,42 @@ def _columns(lane: Lane, x: axes.Scale, step_us: float, base: float) -> Iterator
 
 
 def detail(lanes: Sequence[Lane], window: tuple[float, float], width: float, title: str) -> Markup:
-    """The spans of a short window, with names where there is room."""
+    """The spans of a short window, with names where there is room, in those lanes that have any there.
+
+    Other lanes are in the picture too and not shown: the script shows them once its window reaches a span.
+    """
     x = axes.Scale(*window, _SIDE_MARGIN, width - _SIDE_MARGIN)
-    parts: list[str] = []
-    for row, lane in enumerate(lanes):
-        base = _base(row)
-        parts += [
-            svg.text(_SIDE_MARGIN, base - _LANE - 4, lane.label, "lane"),
-            svg.rect(x.start, base - _LANE, x.stop - x.start, _LANE, "ground"),
-            svg.element(
-                "g", "".join(_spans(lane, x, base)),
-                class_="spans", data_lane=lane.number, data_base=base,
-            ),
-        ]  # fmt: skip
-    bottom = _base(len(lanes) - 1) + 2
-    area = Area(_SIDE_MARGIN, 0, width - _SIDE_MARGIN, bottom)
+    counts = {lane: sum(_within(span, window) for span in lane.spans) for lane in lanes}
+    parts, row = [], 0
+    for lane, count in counts.items():
+        parts.append(_lane(lane, x, row, is_shown=count > 0))
+        row += count > 0
+    area = Area(_SIDE_MARGIN, 0, width - _SIDE_MARGIN, 0)
     ticks = axes.x_axis(x, area, "us since the step was called", 4 if width < 500 else 9)
     parts.append(
         svg.element(
-            "g", "".join(ticks), class_="ticks", data_start=x.start, data_stop=x.stop, data_base=bottom
+            "g", "".join(ticks),
+            class_="ticks", transform=f"translate(0 {row * _PITCH})",
+            data_start=x.start, data_stop=x.stop, data_pitch=_PITCH,
         )
-    )
-    seen = ", ".join(f"{lane.label} {sum(_within(span, window) for span in lane.spans)}" for lane in lanes)
-    words = f"From {window[0]:,.0f} to {window[1]:,.0f} us. Spans: {seen}."
-    return svg.picture(width, bottom + 40, parts, title, words)
+    )  # fmt: skip
+    seen = ", ".join(f"{lane.label} {count}" for lane, count in counts.items() if count)
+    words = f"From {window[0]:,.0f} to {window[1]:,.0f} us. Spans: {seen or 'none'}."
+    return svg.picture(width, row * _PITCH + 40, parts, title, words)
+
+
+def _lane(lane: Lane, x: axes.Scale, row: int, *, is_shown: bool) -> str:
+    """A lane as a group that can be moved and shown; all its places are those of the first row."""
+    base = _base(0)
+    parts = [
+        svg.text(_SIDE_MARGIN, base - _LANE - 4, lane.label, "lane"),
+        svg.rect(x.start, base - _LANE, x.stop - x.start, _LANE, "ground"),
+        svg.element(
+            "g", "".join(_spans(lane, x, base)), class_="spans", data_lane=lane.number, data_base=base
+        ),
+    ]
+    hidden = {} if is_shown else {"display": "none"}
+    return svg.element("g", "".join(parts), class_="row", transform=f"translate(0 {row * _PITCH})", **hidden)
 
 
 def _spans(lane: Lane, x: axes.Scale, base: float) -> Iterator[str]:
@@ -194,4 +207,4 @@ def _union(spans: Sequence[Span], begin_us: float, end_us: float) -> Iterator[tu
 
 def _base(row: int) -> float:
     """Where a lane ends, from above."""
-    return _TOP + (row + 1) * (_NAME + _LANE + _GAP) - _GAP
+    return _TOP + (row + 1) * _PITCH - _GAP

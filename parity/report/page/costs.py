@@ -62,9 +62,9 @@ class Row:
     cells: list[Cell]
 
     @property
-    def alike(self) -> str:
-        """Why no contender has it; empty where one has, and where the reasons differ."""
-        return self.cells[0].reason if len({cell.reason for cell in self.cells}) == 1 else ""
+    def is_missing(self) -> bool:
+        """Whether no contender has it."""
+        return all(cell.reason for cell in self.cells)
 
 
 @dataclass(frozen=True)
@@ -83,23 +83,33 @@ class Table:
     notes: dict[str, int]
     """Numbers of the reasons that cells point to, in the order of the table."""
     missing: dict[str, list[str]]
-    """Figures that no contender has, by the reason that all of them give."""
+    """Figures that no contender has, by the reasons why."""
 
 
 def table(contenders: Sequence[Contender], result: Result, folder: RunFolder) -> Table:
     """Every figure of every contender."""
     groups = [Group(title, list(rows)) for title, rows in _groups(contenders, result, folder)]
-    shown = [Group(one.title, [row for row in one.rows if not row.alike]) for one in groups]
+    shown = [Group(one.title, [row for row in one.rows if not row.is_missing]) for one in groups]
     notes: dict[str, int] = {}
     missing: dict[str, list[str]] = {}
     for row in (row for group in groups for row in group.rows):
-        if row.alike:
-            missing.setdefault(row.alike, []).append(row.name)
+        if row.is_missing:
+            missing.setdefault(_together(row, contenders), []).append(row.name)
             continue
         for cell in row.cells:
             if cell.reason:
                 notes.setdefault(cell.reason, len(notes) + 1)
     return Table([group for group in shown if group.rows], notes, missing)
+
+
+def _together(row: Row, contenders: Sequence[Contender]) -> str:
+    """Why no contender has a figure; who has which reason where there are several."""
+    reasons: dict[str, list[str]] = {}
+    for cell, one in zip(row.cells, contenders, strict=True):
+        reasons.setdefault(cell.reason, []).append(one.label)
+    if len(reasons) == 1:
+        return row.cells[0].reason
+    return "; ".join(f"{', '.join(labels)}: {reason}" for reason, labels in reasons.items())
 
 
 def _groups(
@@ -119,7 +129,7 @@ def _groups(
         yield from rows(names[1:first])
 
     def traced() -> Iterator[Row]:
-        yield Row("step_ms, traced", [_traced_step(one, result, folder) for one in contenders])
+        yield Row("step_ms while traced", [_traced_step(one, result, folder) for one in contenders])
         yield from rows(names[first:last])
 
     yield "", timed()

@@ -202,7 +202,11 @@ def _timeline(step: Step, scale: float, width: float) -> Timeline:
             f"Step {step.number}, {step.length_us:,.0f} us, traced by {step.instrument} on "
             f"{step.device_name}; as high as the share of the time in which something ran.{left_out}",
         ),
-        both(detail, f"What the frame holds, {width:,.0f} us, call by call and kernel by kernel."),
+        both(
+            detail,
+            f"What the frame holds, {width:,.0f} us, call by call and kernel by kernel; a lane in which "
+            f"nothing happened then is left out.",
+        ),
         window,
     )
 
