@@ -1,10 +1,8 @@
 """`report.html` of every kind of result: nothing fetched, nothing empty, all escaped, figures in words."""
 
 import json
-import os
 import re
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +10,6 @@ import msgspec
 import pytest
 
 from parity.report import deliver, page
-from parity.report.equivalence import Equivalence, SeedRow
 from parity.report.page.folder import RunFolder
 from parity.report.page.manifests import section as manifests
 from parity.report.page.tensors import in_bounds
@@ -22,103 +19,25 @@ from tests.parity import trace_writer
 from tests.parity.conftest import ROOT
 from tests.parity.page_runs import (
     Page,
-    bench_rows,
+    bench,
+    compared,
+    different,
+    equivalent,
+    failed,
     failed_launch,
     judged,
+    not_comparable,
+    nothing,
     numerics_of,
-    save,
-    timed,
+    one_not_finite,
+    one_side,
+    other_gradients,
+    same,
+    traced,
 )
-from tests.parity.pass_writer import Content, write_pass
+from tests.parity.pass_writer import Content
 
 HOSTILE = '<script>alert("1")</script><img src=x onerror=alert(2)>&amp;\' -->'
-
-
-def other_gradients(content: Content) -> None:
-    """Gradients of the JAX side one hundredth too long."""
-    for key in [key for key in content.tensors[0] if key.startswith("grad/")]:
-        content.tensors[0][key] = content.tensors[0][key] * 1.01
-
-
-def other_batches(content: Content) -> None:
-    content.steps[0][1]["batch_digest"] = "f" * 16
-
-
-def not_finite(content: Content) -> None:
-    content.set_value(2, "loss", float("nan"))
-
-
-def same(folder: Path) -> Path:
-    return judged(folder, speed=timed(folder), unmeasured={})
-
-
-def different(folder: Path) -> Path:
-    return judged(folder, other_gradients)
-
-
-def not_comparable(folder: Path) -> Path:
-    return judged(folder, other_batches)
-
-
-def one_not_finite(folder: Path) -> Path:
-    return judged(folder, not_finite)
-
-
-def failed(folder: Path) -> Path:
-    launch = failed_launch()
-    write_pass(folder / "passes" / "001_torch_run", "torch")
-    return save(folder, verdict="FAILED", exit_code=6, reasons=[launch.message], launches=[launch])
-
-
-def one_side(folder: Path) -> Path:
-    write_pass(folder / "passes" / "001_torch_run", "torch")
-    return save(folder, command="train")
-
-
-def bench(folder: Path) -> Path:
-    speed = timed(folder)
-    return save(folder, command="bench", speed=speed, bench=bench_rows(speed))
-
-
-def compared(folder: Path) -> Path:
-    numerics = numerics_of(folder)
-    return save(
-        folder, command="compare", verdict="SAME", numerics=numerics, comparisons=[numerics], capture=None
-    )
-
-
-def equivalent(folder: Path) -> Path:
-    for side in ("torch", "jax"):
-        write_pass(folder / "passes" / f"seed0000_{side}_run", side)
-    rows = [
-        SeedRow(seed=seed, last={"torch": 3.0, "jax": 3.01}, difference=-0.003 * seed) for seed in range(4)
-    ]
-    found = Equivalence(
-        outcome="EQUIVALENT",
-        quantity="loss",
-        margin=0.01,
-        window=0.1,
-        alpha=0.05,
-        seeds=[*rows, SeedRow(seed=4, last={"torch": None, "jax": 3.0}, difference=None)],
-        mean=-0.0045,
-        spread=0.004,
-        interval=[-0.009, -0.0001],
-        p=0.02,
-        seeds_needed=None,
-        notes=["a note"],
-    )
-    return save(folder, command="equivalence", verdict="SAME", equivalence=found)
-
-
-def nothing(folder: Path) -> Path:
-    return save(folder, verdict="FAILED", exit_code=6)
-
-
-def traced(folder: Path) -> Path:
-    trace_writer.write_pass(folder, 21, "torch", "baseline:eager", trace_writer.launched_one_by_one())
-    trace_writer.write_pass(folder, 22, "torch", "graph", trace_writer.launched_as_a_graph())
-    trace_writer.write_pass(folder, 23, "jax", "jit", trace_writer.operations_on_a_cpu())
-    return same(folder)
 
 
 KINDS = [
@@ -297,65 +216,3 @@ def test_a_damaged_pass_leaves_the_rest_of_the_page(tmp_path: Path) -> None:
     (folder / "passes" / "002_jax_run" / "steps.rank0.jsonl").write_text("x\ny\n")
     (folder / "passes" / "011_torch_time" / "windows.jsonl").write_text('{"kind": "window"}\n')
     check(drawn(folder))
-
-
-def _chromium() -> str | None:
-    return next(
-        (
-            found
-            for name in ("chromium", "chromium-browser", "google-chrome")
-            if (found := shutil.which(name))
-        ),
-        None,
-    )
-
-
-@pytest.mark.slow  # starts a browser, several seconds a time
-@pytest.mark.skipif(_chromium() is None, reason="needs a chromium to look at the page with")
-@pytest.mark.parametrize("kind", [traced, different])
-def test_a_browser_shows_it_on_a_phone_without_a_complaint(
-    kind: Callable[[Path], Path], tmp_path: Path
-) -> None:
-    """390 px wide: nothing sticks out, every button of a timeline works, the console stays empty."""
-    drawn_page = page.write(kind(tmp_path / "run"))
-    # The least width of a window is more than a phone's; a frame can be as narrow. What the page's script or
-    # the browser complains of becomes text of the frame's parent, which is what comes back.
-    frame = tmp_path / "frame.html"
-    frame.write_text(_FRAME.replace("PAGE", drawn_page.as_uri()))
-    done = subprocess.run(
-        [
-            str(_chromium()), "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic",
-            "--no-first-run", "--disable-background-networking", "--disable-component-update",
-            "--disable-sync", "--allow-file-access-from-files", "--enable-logging=stderr",
-            "--virtual-time-budget=4000",
-            f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", frame.as_uri(),
-        ],
-        capture_output=True, text=True, timeout=120, check=True, env={**os.environ, "HOME": str(tmp_path)},
-    )  # fmt: skip
-    answer = re.search(r"<pre>(.*?)</pre>", done.stdout, re.DOTALL)
-    assert answer is not None, done.stdout
-    found = json.loads(answer.group(1))
-    assert found["width"] <= 390 and found["inside"] == 390, found
-    assert found["errors"] == []
-    assert found["details"] == (6 if kind is traced else 0)
-    assert found["hidden"] == 0, "the whole step, the last button, shows every lane"
-    assert found["moved"] is (kind is traced)
-    assert "CONSOLE" not in done.stderr, done.stderr
-
-
-_FRAME = """<!doctype html><iframe style="width:390px;height:900px;border:0" src="PAGE"></iframe><script>
-const frame = document.querySelector("iframe"), errors = [];
-frame.addEventListener("load", () => {
-  const inner = frame.contentWindow, page = frame.contentDocument;
-  inner.addEventListener("error", event => errors.push(event.message));
-  const detail = page.querySelector(".detail"), before = detail && detail.innerHTML;
-  for (const button of page.querySelectorAll(".zoom button")) button.click();
-  const answer = document.createElement("pre");
-  answer.textContent = JSON.stringify({
-    inside: inner.innerWidth, width: page.documentElement.scrollWidth, errors,
-    hidden: page.querySelectorAll(".detail .row[display]").length,
-    details: page.querySelectorAll(".detail svg").length, moved: !!detail && before !== detail.innerHTML,
-  });
-  document.body.replaceChildren(answer);
-});
-</script>"""

@@ -10,7 +10,7 @@ from parity.report.page import costs, words
 from parity.report.page.folder import RunFolder
 from parity.report.page.speed import section
 from parity.report.result import BenchRow, Result, SideSpeed, Spread
-from parity.report.speeds import SpeedWarning
+from parity.report.speeds import Invocation, SpeedWarning
 from parity.report.traced import Distribution, Gaps, TraceRecord
 from parity.speed import tracing
 from spec import record
@@ -167,6 +167,16 @@ def test_warnings_with_one_mend_stand_together_and_once(tmp_path: Path) -> None:
     at = read.words.index("a: moved by 9 %")
     assert read.words[at + 1 : at + 3] == ["b: moved by 9 %", "measure longer"]
     assert read.words.count("measure longer") == read.words.count("--windows 8") == 1
+
+
+def test_a_command_line_can_be_read_and_typed(tmp_path: Path) -> None:
+    call = Invocation(
+        number=1, argv=["bench", "tiny", "--edit", "a b"], utc="now", host_hash="h", windows=8,
+        steps_per_window=3, ended="done",
+    )  # fmt: skip
+    read = Page(page.write(six(tmp_path, invocations=[call])).read_text("utf-8"))
+    assert "parity bench tiny --edit 'a b'" in read.text
+    assert "<li>" not in read.html.partition("Invocations")[2].partition("</section>")[0]
 
 
 def test_a_note_is_text_and_nothing_else(tmp_path: Path) -> None:

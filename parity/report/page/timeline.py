@@ -200,7 +200,7 @@ def _timeline(step: Step, scale: float, width: float) -> Timeline:
         both(
             overview,
             f"Step {step.number}, {step.length_us:,.0f} us, traced by {step.instrument} on "
-            f"{step.device_name}; as high as the share of the time in which something ran.{left_out}",
+            f"{step.device_name}; a bar's height is the share of its time in which something ran.{left_out}",
         ),
         both(
             detail,
