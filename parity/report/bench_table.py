@@ -39,7 +39,7 @@ def notes(result: Result) -> Iterator[str]:
     if result.command == "bench" and result.bench and result.sweep is None:
         if all(row.speed.initial_state for row in result.bench):
             yield "every pass was timed from the initial state: put back after warm-up, and equal to the bit"
-        yield from _left_out(result.bench)
+        yield from left_out(result.bench)
         yield from _unclear(result.bench)
     if result.speed is not None and result.speed.ratio is not None and result.speed.ratio.settle:
         yield f"torch / jax is AMBIGUOUS; what would settle it: {result.speed.ratio.settle}"
@@ -51,6 +51,11 @@ def notes(result: Result) -> Iterator[str]:
     if result.sweep is not None:
         yield from _crossings(result.sweep.crossings)
         yield from _model(result.sweep)
+    yield from warnings(result)
+
+
+def warnings(result: Result) -> Iterator[str]:
+    """One line a warning."""
     for one in result.warnings:
         yield f"warning: {one.kind}: {one.where}: {one.found}; next: {one.mend}"
 
@@ -96,7 +101,7 @@ def _peer(row: BenchRow) -> str:
     return f"{row.peer.removeprefix('baseline:')}: {words.ratio(row.ratio_to_peer)}"
 
 
-def _left_out(rows: list[BenchRow]) -> Iterator[str]:
+def left_out(rows: list[BenchRow]) -> Iterator[str]:
     """One line for the columns without a value, by reason."""
     reasons: dict[str, list[str]] = {}
     for head, name in COLUMNS.items():

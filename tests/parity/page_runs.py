@@ -1,4 +1,5 @@
-"""Run folders for the tests of the page, out of passes that `pass_writer` makes; and a reader of pages."""
+"""Run folders of every kind for the tests of the page, out of passes that `pass_writer` makes; and a reader
+of pages."""
 
 import dataclasses
 import re
@@ -9,6 +10,7 @@ from typing import Any
 
 from parity.judge.align import Measured
 from parity.judge.verdict import EXIT_CODES, judge
+from parity.report.equivalence import Equivalence, SeedRow
 from parity.report.result import (
     BenchRow,
     Capture,
@@ -23,7 +25,15 @@ from parity.report.result import (
 from parity.speed import statistics
 from parity.speed.figures import TimePass, side_speed
 from spec import record
-from tests.parity.pass_writer import Content, make_content, small_job, small_spec, write_windows
+from tests.parity import trace_writer
+from tests.parity.pass_writer import (
+    Content,
+    make_content,
+    small_job,
+    small_spec,
+    write_pass,
+    write_windows,
+)
 
 Change = Callable[[Content], None]
 
@@ -141,6 +151,93 @@ def failed_launch() -> LaunchRecord:
         message="jax in 002_jax_run crashed, exit codes [1]",
         log_tail=["out of memory <here>"],
     )
+
+
+def other_gradients(content: Content) -> None:
+    """Gradients of the JAX side one hundredth too long."""
+    for key in [key for key in content.tensors[0] if key.startswith("grad/")]:
+        content.tensors[0][key] = content.tensors[0][key] * 1.01
+
+
+def other_batches(content: Content) -> None:
+    content.steps[0][1]["batch_digest"] = "f" * 16
+
+
+def not_finite(content: Content) -> None:
+    content.set_value(2, "loss", float("nan"))
+
+
+def same(folder: Path) -> Path:
+    return judged(folder, speed=timed(folder), unmeasured={})
+
+
+def different(folder: Path) -> Path:
+    return judged(folder, other_gradients)
+
+
+def not_comparable(folder: Path) -> Path:
+    return judged(folder, other_batches)
+
+
+def one_not_finite(folder: Path) -> Path:
+    return judged(folder, not_finite)
+
+
+def failed(folder: Path) -> Path:
+    launch = failed_launch()
+    write_pass(folder / "passes" / "001_torch_run", "torch")
+    return save(folder, verdict="FAILED", exit_code=6, reasons=[launch.message], launches=[launch])
+
+
+def one_side(folder: Path) -> Path:
+    write_pass(folder / "passes" / "001_torch_run", "torch")
+    return save(folder, command="train")
+
+
+def bench(folder: Path) -> Path:
+    speed = timed(folder)
+    return save(folder, command="bench", speed=speed, bench=bench_rows(speed))
+
+
+def compared(folder: Path) -> Path:
+    numerics = numerics_of(folder)
+    return save(
+        folder, command="compare", verdict="SAME", numerics=numerics, comparisons=[numerics], capture=None
+    )
+
+
+def equivalent(folder: Path) -> Path:
+    for side in ("torch", "jax"):
+        write_pass(folder / "passes" / f"seed0000_{side}_run", side)
+    rows = [
+        SeedRow(seed=seed, last={"torch": 3.0, "jax": 3.01}, difference=-0.003 * seed) for seed in range(4)
+    ]
+    found = Equivalence(
+        outcome="EQUIVALENT",
+        quantity="loss",
+        margin=0.01,
+        window=0.1,
+        alpha=0.05,
+        seeds=[*rows, SeedRow(seed=4, last={"torch": None, "jax": 3.0}, difference=None)],
+        mean=-0.0045,
+        spread=0.004,
+        interval=[-0.009, -0.0001],
+        p=0.02,
+        seeds_needed=None,
+        notes=["a note"],
+    )
+    return save(folder, command="equivalence", verdict="SAME", equivalence=found)
+
+
+def nothing(folder: Path) -> Path:
+    return save(folder, verdict="FAILED", exit_code=6)
+
+
+def traced(folder: Path) -> Path:
+    trace_writer.write_pass(folder, 21, "torch", "baseline:eager", trace_writer.launched_one_by_one())
+    trace_writer.write_pass(folder, 22, "torch", "graph", trace_writer.launched_as_a_graph())
+    trace_writer.write_pass(folder, 23, "jax", "jit", trace_writer.operations_on_a_cpu())
+    return same(folder)
 
 
 class Page(HTMLParser):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parity.report.charts import axes, bars, curves, samples, timeline
+from parity.report.charts import axes, bars, curves, names, samples, timeline
 from parity.report.charts.timeline import Lane, Span
 
 VALUES = st.floats(-1e12, 1e12, allow_nan=False).filter(lambda value: value == 0 or abs(value) > 1e-12)
@@ -108,3 +108,31 @@ def test_a_name_that_does_not_fit_is_cut_or_left_out() -> None:
     assert timeline.fitting("cudaLaunchKernel", 20) == "cudaLaunchKernel"
     assert timeline.fitting("cudaLaunchKernel", 8) == "cudaLau\u2026"
     assert timeline.fitting("cudaLaunchKernel", 3) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("_ZN2at6native13reduce_kernelILi512ELi1ENS0_8ReduceOpIfEEEvT1_", "reduce_kernel"),
+        ("_ZN2at6native12_GLOBAL__N_119CatArrayBatchedCopyIfEEvPT_", "CatArrayBatchedCopy"),
+        ("_ZN7cutlass7Kernel2I21cutlass_80_simt_sgemmEEvNT_6ParamsE", "cutlass_80_simt_sgemm"),
+        ("_Z16gemmSN_NN_kernelIfLi128EEvT_", "gemmSN_NN_kernel"),
+        ("_ZL4stepPf", "step"),
+        ("_ZN99beyond_its_end", "_ZN99beyond_its_end"),
+        ("_ZNS_3fooE", "_ZNS_3fooE"),
+        ("void at::(anonymous namespace)::CatArrayBatchedCopy<float, 4>(float*)", "CatArrayBatchedCopy"),
+        ("std::enable_if<!(false), void>::type internal::gemvx::kernel<int, float>(float*)", "kernel"),
+        ("void cutlass::Kernel2<cutlass_80_simt_sgemm>(A::Params)", "cutlass_80_simt_sgemm"),
+        ("Memcpy HtoD (Pageable -> Device)", "Memcpy HtoD"),
+        ("nvjet_sm90_tst_128x64_64x8_1x2_h_bz_NNT", "nvjet_sm90_tst_128x64_64x8_1x2_h_bz_NNT"),
+        ("<lambda>", "<lambda>"),
+    ],
+)  # fmt: skip
+def test_a_kernel_is_called_by_its_own_name(name: str, short: str) -> None:
+    assert names.short(name) == short
+
+
+@given(st.text(max_size=60), st.sampled_from(["", "_Z", "_ZN", "_ZN3foo"]))
+def test_any_name_has_a_short_one(text: str, begin: str) -> None:
+    name = begin + text
+    assert names.short(name) or not name

@@ -18,7 +18,7 @@ def draw(
       amounts: a name, its amount, and how that is written, in the order of the picture.
       style: class of the bars.
     """
-    names = 14 + 6.8 * max(len(name) for name, _, _ in amounts)
+    names = 16 + 7.4 * max(len(name) for name, _, _ in amounts)
     room = width - names - 14 - 7.2 * max(len(written) for _, _, written in amounts)
     most = max((amount for _, amount, _ in amounts), default=0) or 1.0
     parts: list[str] = []

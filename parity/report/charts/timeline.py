@@ -5,16 +5,17 @@ share of its time in which something ran. The detail shows the spans of a short 
 of the page can draw another window into it, and finds places and lanes in the attributes written here.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
 from parity.report.charts import axes, svg
+from parity.report.charts.names import short
 from parity.report.charts.svg import Area
 
 _SIDE_MARGIN, _NAME, _LANE, _GAP = 4, 15, 22, 6
+_PITCH = _NAME + _LANE + _GAP
 _TOP = 4
 """Room above the first lane."""
 _COLUMN = 4
@@ -75,16 +76,21 @@ def overview(
     parts = [_window(x, window, bottom)]
     for row, lane in enumerate(lanes):
         base = _base(row)
-        share = lane.busy_us(0.0, step_us) / step_us
         parts += [
-            svg.text(_SIDE_MARGIN, base - _LANE - 4, f"{lane.label}: {share:.0%} of the step", "lane"),
+            svg.text(_SIDE_MARGIN, base - _LANE - 4, f"{_busy(lane, step_us)} of the step", "lane"),
             svg.rect(x(0), base - _LANE, x(step_us) - x(0), _LANE, "ground"),
             *_columns(lane, x, step_us, base),
         ]
     area = Area(_SIDE_MARGIN, 0, width - _SIDE_MARGIN, bottom)
     parts += axes.x_axis(x, area, "us since the step was called", 4 if width < 500 else 9)
-    told = ", ".join(f"{lane.label} {lane.busy_us(0.0, step_us) / step_us:.0%}" for lane in lanes)
+    told = ", ".join(_busy(lane, step_us) for lane in lanes)
     return svg.picture(width, bottom + 40, parts, title, f"The step took {step_us:,.0f} us. Busy: {told}.")
+
+
+def _busy(lane: Lane, step_us: float) -> str:
+    """A lane and the share of the step in which something ran in it."""
+    share = lane.busy_us(0.0, step_us) / step_us
+    return f"{lane.label}: {share:.0%}" if share >= 0.005 else f"{lane.label}: less than 1%"
 
 
 def _window(x: axes.Scale, window: tuple[float, float], bottom: float) -> str:
@@ -121,30 +127,42 @@ def _columns(lane: Lane, x: axes.Scale, step_us: float, base: float) -> Iterator
 
 
 def detail(lanes: Sequence[Lane], window: tuple[float, float], width: float, title: str) -> Markup:
-    """The spans of a short window, with names where there is room."""
+    """The spans of a short window, with names where there is room, in those lanes that have any there.
+
+    Other lanes are in the picture too and not shown: the script shows them once its window reaches a span.
+    """
     x = axes.Scale(*window, _SIDE_MARGIN, width - _SIDE_MARGIN)
-    parts: list[str] = []
-    for row, lane in enumerate(lanes):
-        base = _base(row)
-        parts += [
-            svg.text(_SIDE_MARGIN, base - _LANE - 4, lane.label, "lane"),
-            svg.rect(x.start, base - _LANE, x.stop - x.start, _LANE, "ground"),
-            svg.element(
-                "g", "".join(_spans(lane, x, base)),
-                class_="spans", data_lane=lane.number, data_base=base,
-            ),
-        ]  # fmt: skip
-    bottom = _base(len(lanes) - 1) + 2
-    area = Area(_SIDE_MARGIN, 0, width - _SIDE_MARGIN, bottom)
+    counts = {lane: sum(_within(span, window) for span in lane.spans) for lane in lanes}
+    parts, row = [], 0
+    for lane, count in counts.items():
+        parts.append(_lane(lane, x, row, is_shown=count > 0))
+        row += count > 0
+    area = Area(_SIDE_MARGIN, 0, width - _SIDE_MARGIN, 0)
     ticks = axes.x_axis(x, area, "us since the step was called", 4 if width < 500 else 9)
     parts.append(
         svg.element(
-            "g", "".join(ticks), class_="ticks", data_start=x.start, data_stop=x.stop, data_base=bottom
+            "g", "".join(ticks),
+            class_="ticks", transform=f"translate(0 {row * _PITCH})",
+            data_start=x.start, data_stop=x.stop, data_pitch=_PITCH,
         )
-    )
-    seen = ", ".join(f"{lane.label} {sum(_within(span, window) for span in lane.spans)}" for lane in lanes)
-    words = f"From {window[0]:,.0f} to {window[1]:,.0f} us. Spans: {seen}."
-    return svg.picture(width, bottom + 40, parts, title, words)
+    )  # fmt: skip
+    seen = ", ".join(f"{lane.label} {count}" for lane, count in counts.items() if count)
+    words = f"From {window[0]:,.0f} to {window[1]:,.0f} us. Spans: {seen or 'none'}."
+    return svg.picture(width, row * _PITCH + 40, parts, title, words)
+
+
+def _lane(lane: Lane, x: axes.Scale, row: int, *, is_shown: bool) -> str:
+    """A lane as a group that can be moved and shown; all its places are those of the first row."""
+    base = _base(0)
+    parts = [
+        svg.text(_SIDE_MARGIN, base - _LANE - 4, lane.label, "lane"),
+        svg.rect(x.start, base - _LANE, x.stop - x.start, _LANE, "ground"),
+        svg.element(
+            "g", "".join(_spans(lane, x, base)), class_="spans", data_lane=lane.number, data_base=base
+        ),
+    ]
+    hidden = {} if is_shown else {"display": "none"}
+    return svg.element("g", "".join(parts), class_="row", transform=f"translate(0 {row * _PITCH})", **hidden)
 
 
 def _spans(lane: Lane, x: axes.Scale, base: float) -> Iterator[str]:
@@ -157,12 +175,6 @@ def _spans(lane: Lane, x: axes.Scale, base: float) -> Iterator[str]:
         words = fitting(short(span.name), int((end - begin - 6) / _CHARACTER))
         if words:
             yield svg.text(begin + 3, base - 7, words, "inside")
-
-
-def short(name: str) -> str:
-    """A kernel's name without its return type, namespaces, template and arguments."""
-    bare = re.split(r"[<(]", name.removeprefix("void "), maxsplit=1)[0].strip()
-    return bare.rpartition("::")[2] or name
 
 
 def fitting(name: str, letters: int) -> str:
@@ -195,4 +207,4 @@ def _union(spans: Sequence[Span], begin_us: float, end_us: float) -> Iterator[tu
 
 def _base(row: int) -> float:
     """Where a lane ends, from above."""
-    return _TOP + (row + 1) * (_NAME + _LANE + _GAP) - _GAP
+    return _TOP + (row + 1) * _PITCH - _GAP

@@ -3,11 +3,11 @@
 Must not: measure or judge.
 """
 
-import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from parity.report.page import words
 from parity.report.page.folder import RunFolder, read_object
 from parity.report.result import Result
 from spec.measure import FIGURES, Figure
@@ -39,13 +39,13 @@ def section(result: Result, folder: RunFolder) -> Section:
 def _command(result: Result, folder: RunFolder) -> tuple[str, str]:
     argv = folder.run.get("argv")
     if result.command == "compare":
-        return shlex.join(["parity", "compare", *(run.folder for run in result.runs)]), ""
+        return words.command(["compare", *(run.folder for run in result.runs)]), ""
     if not argv:
         return "", "run.json, which holds the command line, is not in this folder."
     if argv[0] == "library":
         target = argv[1] if len(argv) > 1 else "tiny"
         return "", f"The run was asked for from Python: parity.run({target!r}, ...)."
-    return shlex.join(["parity", *argv]), ""
+    return words.command(argv), ""
 
 
 def _facts(result: Result, folder: RunFolder) -> Iterator[tuple[str, str]]:

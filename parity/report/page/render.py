@@ -23,6 +23,7 @@ from parity.report.page import (
     speed,
     tensors,
     timeline,
+    warned,
     words,
 )
 from parity.report.page.folder import RunFolder, read_object
@@ -40,6 +41,7 @@ _TITLES = {
 _DRAWN = {
     "schema_version", "command", "verdict", "exit_code", "reasons", "runs", "curves", "numerics",
     "comparisons", "equivalence", "speed", "capture", "bench", "launches", "seconds", "unmeasured",
+    "warnings",
 }  # fmt: skip
 """Fields of the result that have a section; what is added later is shown as it stands."""
 
@@ -93,6 +95,7 @@ def render(result: Result, raw: dict[str, Any], folder: RunFolder) -> str:
             notes=words.other_reasons(result),
             glance=glance.facts(result),
             seeds=seeds.section(result),
+            warnings=warned.rows(result),
             missing=[(name, one.why_not) for name, one in sections.items() if one.why_not],
             **sections,
             capture=capture.section(result, folder),

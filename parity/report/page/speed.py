@@ -1,4 +1,4 @@
-"""The page's figures of speed: every sample as a mark, and the table of what a step costs device and host.
+"""The page's figures of speed: every sample as a mark, the table of what a step costs, and its traces.
 
 Must not: compute statistics; they are the result's.
 """
@@ -11,46 +11,12 @@ from typing import Any
 import msgspec
 
 from parity.report.charts import samples as chart
-from parity.report.page import words
+from parity.report.page import costs, words
+from parity.report.page.costs import Contender, Table
 from parity.report.page.folder import RunFolder
 from parity.report.page.picture import Picture, both
-from parity.report.result import Ratio, Result, SideSpeed
+from parity.report.result import Result
 from parity.report.rows import speed_phrase
-from spec.measure import FIGURES
-
-
-@dataclass(frozen=True)
-class Contender:
-    """A side's step in one mode."""
-
-    label: str
-    side: str
-    mode: str
-    speed: SideSpeed
-    compared: str
-
-    @property
-    def traced(self) -> Any:
-        """What is known of its trace; None where there is none."""
-        return msgspec.to_builtins(self.speed.trace)
-
-    """Its time relative to another's; empty where nothing is said of it."""
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A figure, or why there is none."""
-
-    value: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class Row:
-    """One figure of every contender."""
-
-    name: str
-    cells: list[Cell]
 
 
 @dataclass(frozen=True)
@@ -59,12 +25,16 @@ class Section:
 
     contenders: list[Contender]
     phrase: str
-    rows: list[Row]
-    missing: dict[str, list[str]]
-    """Figures that no contender has, by the reason that all of them give."""
+    table: Table | None
     picture: Picture | None
     rule: str
     why_not: str
+
+    @property
+    def traces(self) -> list[tuple[str, Any]]:
+        """What is known of each trace, by contender."""
+        found = [(one.label, one.speed.trace) for one in self.contenders]
+        return [(label, msgspec.to_builtins(trace)) for label, trace in found if trace is not None]
 
 
 def section(result: Result, folder: RunFolder) -> Section:
@@ -72,13 +42,11 @@ def section(result: Result, folder: RunFolder) -> Section:
     contenders = list(_contenders(result))
     if not contenders:
         why_not = result.unmeasured.get("speed", "no time pass was finished")
-        return Section([], "", [], {}, None, "", why_not)
-    rows = _rows(contenders)
+        return Section([], "", None, None, "", why_not)
     return Section(
         contenders=contenders,
         phrase=speed_phrase(result).removeprefix("speed: "),
-        rows=[row for row in rows if not _missing(row)],
-        missing=_by_reason(rows),
+        table=costs.table(contenders, result, folder),
         picture=_picture(contenders, folder),
         rule=result.speed.rule if result.speed else "",
         why_not="",
@@ -86,46 +54,19 @@ def section(result: Result, folder: RunFolder) -> Section:
 
 
 def _contenders(result: Result) -> Iterator[Contender]:
+    modes = {side: mode for run in result.runs for side, mode in run.modes.items()}
+    calls = {row.invocation for row in result.bench}
+    batches = {row.batch for row in result.bench}
     for row in result.bench:
-        own = "the side's own" if row.ratio_to_own is None else f"{ratio(row.ratio_to_own)} of the side's own"
-        yield Contender(f"{row.side} {row.mode}", row.side, row.mode, row.speed, own)
+        batch = f", batch {row.batch}" if len(batches) > 1 else ""
+        call = f", call {row.invocation}" if len(calls) > 1 else ""
+        own = row.mode == modes.get(row.side)
+        yield Contender(row.side, f"{row.mode}{batch}{call}", row.mode, row.speed, row, own)
     if not result.bench and result.speed is not None:
-        modes = {side: mode for run in result.runs for side, mode in run.modes.items()}
         for side in ("torch", "jax"):
             speed = getattr(result.speed, side)
             if speed is not None:
-                yield Contender(f"{side} {speed.mode}", side, modes.get(side, speed.mode), speed, "")
-
-
-def ratio(value: Ratio) -> str:
-    """A ratio with its interval."""
-    low, high = value.ci95
-    return f"{value.median:.3f} (95 % {low:.3f} to {high:.3f})"
-
-
-def _rows(contenders: Sequence[Contender]) -> list[Row]:
-    rows = [Row(name, [_cell(name, one) for one in contenders]) for name in FIGURES]
-    if any(one.compared for one in contenders):
-        rows.insert(1, Row("step_ms, relative", [Cell(one.compared, "") for one in contenders]))
-    return rows
-
-
-def _cell(name: str, one: Contender) -> Cell:
-    value = getattr(one.speed, name)
-    return Cell(words.figure(name, value), words.reason(one.speed.reasons, name) if value is None else "")
-
-
-def _missing(row: Row) -> bool:
-    """Whether no contender has the figure, all for one reason."""
-    return bool(row.cells[0].reason) and len(set(row.cells)) == 1
-
-
-def _by_reason(rows: Sequence[Row]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for row in rows:
-        if _missing(row):
-            found.setdefault(row.cells[0].reason, []).append(row.name)
-    return found
+                yield Contender(side, speed.mode, modes.get(side, speed.mode), speed, None, True)
 
 
 def _picture(contenders: Sequence[Contender], folder: RunFolder) -> Picture | None:

@@ -4,6 +4,7 @@ It is the step of median length. Its picture goes from calling it to calling the
 all that was done where there is no next one. Must not: compute figures.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,6 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from parity.report.charts import timeline as chart
+from parity.report.charts.names import short
 from parity.report.charts.timeline import Lane, Span
 from parity.report.page.folder import Pass, RunFolder
 from parity.report.page.picture import Picture, both
@@ -48,7 +50,7 @@ class Step:
         index = {name: number for number, name in enumerate(names)}
         return {
             "names": names,
-            "short": [chart.short(name) for name in names],
+            "short": [short(name) for name in names],
             "length_us": round(self.length_us, 3),
             "lanes": [
                 {
@@ -188,10 +190,7 @@ def _window_us(step: Step) -> float:
 
 
 def _timeline(step: Step, scale: float, width: float) -> Timeline:
-    launching = [lane for lane in step.lanes if lane.kind == "launch"] or step.lanes
-    begins = [span.begin_us for lane in launching for span in lane.spans]
-    begin = max(0.0, min(begins, default=0.0) - width * 0.02)
-    window = (begin, begin + width)
+    window = _window(step, width)
     name = f"Step {step.number} of {step.label}"
     overview = partial(_overview, step=step, scale=scale, window=window, title=f"{name}, the whole step")
     detail = partial(_detail, step=step, window=window, title=f"{name}, a part of it")
@@ -201,11 +200,41 @@ def _timeline(step: Step, scale: float, width: float) -> Timeline:
         both(
             overview,
             f"Step {step.number}, {step.length_us:,.0f} us, traced by {step.instrument} on "
-            f"{step.device_name}; as high as the share of the time in which something ran.{left_out}",
+            f"{step.device_name}; a bar's height is the share of its time in which something ran.{left_out}",
         ),
-        both(detail, f"What the frame holds, {width:,.0f} us, call by call and kernel by kernel."),
+        both(
+            detail,
+            f"What the frame holds, {width:,.0f} us, call by call and kernel by kernel; a lane in which "
+            f"nothing happened then is left out.",
+        ),
         window,
     )
+
+
+def _window(step: Step, width: float) -> tuple[float, float]:
+    """From the first launch at which kernels run within the window and most lanes have something to show."""
+    launching = [lane for lane in step.lanes if lane.kind == "launch"] or step.lanes
+    begins = sorted({span.begin_us for lane in launching for span in lane.spans})
+    starts = [max(0.0, min(begin - width * 0.02, step.length_us - width)) for begin in begins] or [0.0]
+    edges = [
+        (
+            lane.kind == "kernel",
+            sorted(span.begin_us for span in lane.spans),
+            sorted(span.end_us for span in lane.spans),
+        )
+        for lane in step.lanes
+    ]
+
+    def worth(start: float) -> tuple[bool, int]:
+        seen = [
+            is_kernel
+            for is_kernel, begins, ends in edges
+            if bisect_left(begins, start + width) > bisect_right(ends, start)
+        ]
+        return any(seen), len(seen)
+
+    begin = max(starts, key=worth)
+    return begin, begin + width
 
 
 def _overview(width: float, step: Step, scale: float, window: tuple[float, float], title: str) -> Any:

@@ -4,9 +4,11 @@ Must not: read files, or make markup.
 """
 
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from parity.report import rows
+from parity.report import bench_table, rows
 from parity.report.result import Result, Spread
 from parity.report.traced import Distribution, Gaps
 from spec.measure import FIGURES
@@ -55,8 +57,17 @@ def verdict_sentence(result: Result) -> str:
 
 
 def other_reasons(result: Result) -> list[str]:
-    """What else is to be said, in the words of the console."""
-    return [note.removeprefix("note: ") for note in rows.notes(result)]
+    """What else is to be said, in the words of the console, but for what the page says in its own place."""
+    elsewhere = {*bench_table.left_out(result.bench), *bench_table.warnings(result)}
+    found = [note.removeprefix("note: ") for note in rows.notes(result) if note not in elsewhere]
+    if result.warnings:
+        found.append("warnings of what makes these figures worth less stand below their table")
+    return found
+
+
+def command(argv: Sequence[object]) -> str:
+    """A command line as one types it."""
+    return shlex.join(["parity", *map(str, argv)])
 
 
 def number(value: float | int | None) -> str:
@@ -66,29 +77,36 @@ def number(value: float | int | None) -> str:
     return f"{value:.1e}" if value else "0"
 
 
-def figure(name: str, value: float | int | Spread | Distribution | Mapping[str, float] | None) -> str:
+class Told(NamedTuple):
+    """A figure in words."""
+
+    value: str
+    """The number that is compared; empty where the figure is nothing but its parts."""
+    more: tuple[str, ...] = ()
+    """Its spread, or its parts, in pieces between which a line may break."""
+
+
+def figure(name: str, value: float | int | Spread | Distribution | Mapping[str, float]) -> Told:
     """A figure of `spec.measure` with its spread, or in its parts; its unit stands in its name."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{part} {amount(one)}" for part, one in value.items())
+        return Told("", tuple(f"{part} {amount(one)}" for part, one in value.items()))
     if isinstance(value, Spread):
-        return f"{amount(value.median)} ({amount(value.p10)} to {amount(value.p90)}, n {value.n})"
+        return Told(amount(value.median), (f"{amount(value.p10)} to {amount(value.p90)},", f"n {value.n}"))
     if isinstance(value, Distribution):
-        count = f"n {value.n}"
+        more = [f"90 % up to {amount(value.p90)},", f"max {amount(value.max)},", f"n {value.n}"]
         if isinstance(value, Gaps):
-            count += f", {amount(value.per_step)} a step"
-        return f"{amount(value.p50)} (90 % up to {amount(value.p90)}, max {amount(value.max)}, {count})"
-    if value is None:
-        return ""
+            more[-1:] = [f"n {value.n},", f"{amount(value.per_step)} a step"]
+        return Told(amount(value.p50), tuple(more))
     if FIGURES[name].unit == "bytes":
-        return bytes_(value)
+        return Told(bytes_(value))
     if name in ("mfu", "device_idle_share"):
-        return f"{value:.1%}"
-    return amount(value)
+        return Told(f"{100 * value:.3g} %")
+    return Told(amount(value))
 
 
 def parts(name: str) -> list[str]:
     """A long name in pieces, between which a line may break."""
-    return re.findall(r"[^._]+[._]?|[._]", name)
+    return re.split(r"(?<=[._:+-])(?=\D)|(?<=[a-z])(?=[A-Z])", name)
 
 
 def amount(value: float) -> str:
