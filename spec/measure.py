@@ -57,7 +57,8 @@ _TABLE = (
     Figure(
         "launch_api_us_per_step",
         "us",
-        "Host time inside the calls that launch_calls_per_step counts, summed over one step.",
+        "Host time inside the calls that launch_calls_per_step counts, summed over one step. As traced: the "
+        "instrument makes calls slower.",
     ),
     Figure(
         "kernels_per_step",

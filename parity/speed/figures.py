@@ -17,7 +17,7 @@ from spec import measure, record
 from spec.job import Job, read_job
 from spec.workloads import step_flops
 
-_NO_TRACE = "needs a trace, and this run made none: --trace makes one"
+_NO_TRACE = "needs a trace, and this run has none that was finished: --trace makes one"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Traced steps on a GPU by CUPTI: a captured step is one launch of all nodes, an eager one a launch a kernel."""
+"""Traced steps on a GPU by CUPTI: a captured step is one launch, an eager one a launch a kernel."""
 
 import os
 import subprocess

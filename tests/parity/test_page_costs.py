@@ -17,7 +17,7 @@ from spec import record
 from tests.parity import traced
 from tests.parity.page_runs import Page, failed_launch, save, timed
 
-NO_TRACE = "needs a trace, and this run made none: --trace makes one"
+NO_TRACE = "needs a trace, and this run has none that was finished: --trace makes one"
 
 
 def with_trace(speed: SideSpeed) -> SideSpeed:
