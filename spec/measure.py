@@ -46,9 +46,9 @@ _TABLE = (
         "1",
         "Calls of driver and runtime that put work on a device in one step (launches of kernels, graphs, "
         "copies and fills), counted in a trace from one step's call to the next one's, reading of metrics "
-        "included; where one such call makes another, only the outer one counts. A process that holds several "
-        "devices launches for all, and what follows is of the first. The mean over the traced steps "
-        "but the first; where a launch makes several steps, its share of one, as in all that follow.",
+        "included; where one such call makes another, only the outer one counts. A process with several "
+        "devices launches for all, and what follows is of the first. The mean over the traced steps but the "
+        "first; where a launch makes several steps, its share of one, as in all that follow.",
     ),
     Figure(
         "launch_calls_by_api",
