@@ -6,37 +6,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import numpy as np
 import pytest
 
 from parity.commands import free_port
-from parity.report import schema
 from spec.data.shards import write_shard
-from tests.parity.conftest import Parity, command, environ
+from tests.parity.conftest import Parity, check_schema, command, environ, run_in
 
 CLIPPED = "jax:clip_eps=1e-2"
 
 
-def parity_in(folder: Path, words: str, code: int) -> subprocess.CompletedProcess[str]:
-    """`parity WORDS` in a folder; its exit code must be `code`."""
-    done = subprocess.run(
-        command(words),
-        cwd=folder,
-        env=environ(),
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
-    return done
-
-
 def run(folder: Path, words: str, code: int) -> dict[str, Any]:
     """The result of one run in a folder, whose exit code must be `code`."""
-    content = json.loads(parity_in(folder, f"{words} --json -", code).stdout)
-    jsonschema.validate(content, schema.result_schema())
+    content = json.loads(run_in(folder, f"{words} --json -", code).stdout)
+    check_schema(content)
     return content
 
 
@@ -83,7 +66,7 @@ def test_saved_runs_are_compared_each_side_with_itself(runs: Path) -> None:
 
 
 def test_power_is_refused_to_a_run_that_found_something(runs: Path) -> None:
-    assert "Power is of a run that found nothing." in parity_in(runs, "power 0002", code=2).stderr
+    assert "Power is of a run that found nothing." in run_in(runs, "power 0002", code=2).stderr
 
 
 def test_a_change_on_torchs_side_is_named_against_its_clean_run(runs: Path) -> None:

@@ -119,9 +119,7 @@ def test_both_sides_go_on_from_one_checkpoint(saved: Path) -> None:
     assert {item["step"] for item in content["numerics"]["tensors"]} == {5, 7}
 
 
-def test_a_damaged_checkpoint_is_the_users_to_mend(
-    handed_over: Path, parity: Parity, tmp_path: Path
-) -> None:
+def test_a_damaged_checkpoint_is_the_users_to_mend(handed_over: Path, parity: Parity, tmp_path: Path) -> None:
     whole = passes(handed_over, "0001", "torch_handoff")[0] / "checkpoints/step000008"
     checkpoint = shutil.copytree(whole, tmp_path / whole.name)
     shard = next(checkpoint.glob("*.safetensors"))
@@ -140,7 +138,7 @@ def test_a_damaged_checkpoint_is_the_users_to_mend(
 def test_a_run_that_was_killed_goes_on_to_the_bit(tmp_path: Path) -> None:
     """SIGKILL for the referee and the side, wherever they are; only steps since the checkpoint are lost."""
     words = "train toy-mlp --backend torch --device cpu --steps 600 --no-time"
-    token = f"token-killed-{tmp_path.name}"
+    token = f"token-killed-{tmp_path}"
     referee = subprocess.Popen(
         command(f"{words} --save-every 10 --keep 2"),
         cwd=tmp_path,

@@ -1,11 +1,13 @@
-"""Bad input through the real command line: exit code 2, a few lines on standard error, no run folder."""
+"""Bad input through the command line: exit code 2, a few lines on standard error, no run folder."""
 
 import os
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from parity import cli
 from tests.parity.conftest import Parity, command, environ
 
 
@@ -46,13 +48,44 @@ from tests.parity.conftest import Parity, command, environ
     ],
 )
 def test_bad_input_is_refused_in_a_few_lines(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    words: str,
+    message: str,
+) -> None:
+    """In this process, as a new one takes longer than all the rest."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    try:
+        code = cli.main(words.split())
+    except SystemExit as left:
+        code = left.code
+    stdout, stderr = capfd.readouterr()
+    assert code == 2, stdout + stderr
+    check_refusal(tmp_path, stdout, stderr, message)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("run tiy", "did you mean tiny"),
+        ("run tiny --backend jax --handoff 20", "two sides"),
+        ("run tiny --resume last", "newest in"),
+    ],
+)
+def test_a_process_that_refuses_ends_with_code_2(
     parity: Parity, tmp_path: Path, words: str, message: str
 ) -> None:
     done = parity(words, code=2)
-    assert message in done.stderr
-    assert done.stdout == ""
-    assert len(done.stderr.splitlines()) < 20
-    assert not list(tmp_path.glob("runs/0*"))
+    check_refusal(tmp_path, done.stdout, done.stderr, message)
+
+
+def check_refusal(folder: Path, stdout: str, stderr: str, message: str) -> None:
+    assert message in stderr
+    assert stdout == "" and "Traceback" not in stderr
+    assert len(stderr.splitlines()) < 20
+    assert not list(folder.glob("runs/0*"))
 
 
 def test_a_shard_is_prepared_and_not_written_over(parity: Parity, tmp_path: Path) -> None:

@@ -4,16 +4,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
-from parity.report import schema
+from tests.parity.conftest import check_schema
 from tests.parity.explained.conftest import PAIRS, run
 
 
 def result(folder: Path) -> dict[str, Any]:
     content = json.loads(next(folder.glob("runs/0001_*/result.json")).read_text())
-    jsonschema.validate(content, schema.result_schema())
+    check_schema(content)
     return content
 
 
