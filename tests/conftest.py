@@ -20,6 +20,9 @@ ROOT = Path(__file__).resolve().parent.parent
 for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 
+# Container images often set it. Hundreds of processes are started, and each would compile the project anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 # No time limit for one example (the first compiles); the same examples every time, so a red build repeats.
 settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("repeatable")

@@ -4,7 +4,8 @@ Blocks fenced as `sh` run verbatim, one shell a block, top to bottom in one copy
 later block finds the runs of an earlier one. Two things are not run for real: `make`, which would set up a
 second environment, becomes `make -n` and still fails for a missing target; a command whose line says
 `# needs a GPU` is checked against the frozen list of options and by its own --help. In `console` blocks the
-lines that begin with `$ ` are the commands.
+lines that begin with `$ ` are the commands. Where that takes long, the block is marked slow, or runs without
+its longest line first and with it among the slow tests.
 """
 
 import os
@@ -32,6 +33,10 @@ LONG = (
     "--edit jax:clip_eps",
     "--handoff",
 )
+# Compiles the GPT in two processes; the line before it does so too, on both sides.
+LONG_LINE = "parity train --backend jax tiny"
+# XLA on CPUs spends most of the time in LLVM's optimiser. What it makes is run by the slow blocks.
+LITTLE_LLVM = {"XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"}
 BLOCK = re.compile(r"^```(sh|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -72,10 +77,13 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {**os.environ, "PATH": path}
 
 
-def _marked(block: list[str]) -> Any:
-    """The block, marked slow where it takes 20 to 50 s: `make test-slow` runs it."""
-    is_long = any(word in line for line in block for word in LONG)
-    return pytest.param(block, marks=pytest.mark.slow) if is_long else block
+def _marked(block: list[str]) -> list[Any]:
+    """The block, marked slow where it takes 20 to 50 s: `make test-slow` runs it whole."""
+    slow = pytest.param(block, marks=pytest.mark.slow)
+    if any(word in line for line in block for word in LONG):
+        return [slow]
+    short = [line for line in block if not line.startswith(LONG_LINE)]
+    return [short, slow] if short != block else [block]
 
 
 def _run(script: str, folder: Path, environment: dict[str, str]) -> None:
@@ -89,11 +97,17 @@ def test_readme_shows_commands() -> None:
     shown = [line for block in BLOCKS for line in block]
     assert any("make parity" in line for line in shown) and any("make test" in line for line in shown)
     assert any("parity run" in line for block in ON_CPU for line in block)
+    assert sum(line.startswith(LONG_LINE) for line in shown) == 1
 
 
-@pytest.mark.parametrize("block", [_marked(block) for block in ON_CPU if block], ids=lambda block: block[0])
-def test_block_runs(block: list[str], copy: Path, environment: dict[str, str]) -> None:
-    _run("\n".join(block), copy, environment)
+@pytest.mark.parametrize(
+    "block", [case for block in ON_CPU if block for case in _marked(block)], ids=lambda block: block[0]
+)
+def test_block_runs(
+    request: pytest.FixtureRequest, block: list[str], copy: Path, environment: dict[str, str]
+) -> None:
+    is_slow = request.node.get_closest_marker("slow") is not None
+    _run("\n".join(block), copy, environment if is_slow else environment | LITTLE_LLVM)
 
 
 @pytest.mark.parametrize("line", ON_GPU)

@@ -11,7 +11,6 @@ import numpy as np
 
 from spec.checkpoint import Saver, open_checkpoint
 from spec.run import Execution
-from tests.jax_impl.small import mlp_problem, run_spec
 
 STATE = ("param", "m", "v", "buffer")
 EXECUTION = Execution(world_size=2)
@@ -19,11 +18,13 @@ EXECUTION = Execution(world_size=2)
 
 def main(side: str, folder: Path) -> None:
     """Trains six steps, and the last three of them again from a checkpoint."""
+    # By name, as each rank's process needs one framework and not both.
     sides = importlib.import_module(f"tests.{side}_impl.test_resume")
+    small = importlib.import_module(f"tests.{side}_impl.small")
     parallel = importlib.import_module(f"{side}_impl.parallel")
     runtime = importlib.import_module(f"{side}_impl.runtime")
     trainer_of = importlib.import_module(f"{side}_impl.trainer").Trainer
-    problem, mode = mlp_problem(), {"torch": "eager", "jax": "jit"}[side]
+    problem, mode = small.mlp_problem(), {"torch": "eager", "jax": "jit"}[side]
     runtime.configure(problem, EXECUTION)
     ranks = parallel.join(EXECUTION)
     user = sides.side(0)
@@ -34,7 +35,7 @@ def main(side: str, folder: Path) -> None:
     position, tensors = whole.checkpoint()
     if ranks.rank == 0:
         saver = Saver(folder)
-        saver.save(run_spec(problem, 2), position, tensors, {"side": side})
+        saver.save(small.run_spec(problem, 2), position, tensors, {"side": side})
         saver.close()
     ranks.barrier()
     checkpoint = open_checkpoint(folder / "step000003")

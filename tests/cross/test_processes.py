@@ -15,7 +15,14 @@ from spec.data.folder import batch_file
 from spec.job import Job
 from spec.weights import load_tensors
 from tests.cross import lockstep
-from tests.jax_impl.jobs import job, losses_of, manifest_of, steps_of
+from tests.jax_impl.jobs import (
+    check_ranks_are_equal,
+    check_two_are_one,
+    job,
+    losses_of,
+    manifest_of,
+    steps_of,
+)
 from tests.jax_impl.processes import ROOT, run_group
 from tests.jax_impl.small import gpt_problem
 
@@ -41,7 +48,7 @@ def _torchrun(asked: Job) -> None:
 @pytest.fixture(scope="module")
 def passes(tmp_path_factory) -> dict[str, Path]:
     root = tmp_path_factory.mktemp("sides")
-    common = {"problem": PROBLEM, "world_size": 2, "observe": ("grad@0", "m@last", "v@last")}
+    common = {"problem": PROBLEM, "world_size": 2, "observe": ("grad@0", "m@0", "m@last", "v@last")}
     _torchrun(job(root / "torch", side="torch", mode="eager", **common))
     asked = job(root / "jax", **common)
     outcomes = run_group(["-m", "jax_impl", "work", str(asked.write())])
@@ -75,9 +82,17 @@ def test_what_they_did_is_the_same(passes) -> None:
                 other["skipped"],
             )
     rows = {row.name: row for row in PROBLEM.parameter_table()}
-    for step, tolerance in ((0, 1e-13), (3, 1e-12)):
-        one, other = (load_tensors(batch_file(folder / "tensors", step)) for folder in passes.values())
-        assert max(lockstep.distances(one, other, rows).values()) < tolerance
+    for step, phases, tolerance in ((0, ("grad",), 1e-13), (3, ("m", "v"), 1e-12)):
+        one, other = (
+            {key: array for key, array in tensors.items() if key.startswith(phases)}
+            for tensors in (load_tensors(batch_file(folder / "tensors", step)) for folder in passes.values())
+        )
+        assert one and max(lockstep.distances(one, other, rows).values()) < tolerance
+
+
+def test_two_processes_of_jax_are_one(passes, jax_x64) -> None:
+    check_two_are_one(passes["jax"], "f64", tolerance=1e-14)
+    check_ranks_are_equal(passes["jax"])
 
 
 def test_both_write_the_same_files(passes) -> None:

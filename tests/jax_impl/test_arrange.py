@@ -14,7 +14,7 @@ from tests.jax_impl.small import (
     without_key_bias,
 )
 
-DEEP = GptSizes(vocab=61, seq_len=32, num_layers=4, d_model=16, num_heads=2)
+DEEP = GptSizes(vocab=61, seq_len=32, num_layers=3, d_model=16, num_heads=2)
 
 
 def problem(**changes):

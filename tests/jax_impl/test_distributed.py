@@ -18,7 +18,16 @@ from spec.data.batches import add_digests, batch_digest, open_source, write_batc
 from spec.data.folder import batch_file
 from spec.job import Job, Timing
 from spec.weights import load_tensors, save_tensors
-from tests.jax_impl.jobs import STEPS, error_of, job, losses_of, manifest_of, steps_of
+from tests.jax_impl.jobs import (
+    STEPS,
+    check_ranks_are_equal,
+    check_two_are_one,
+    error_of,
+    job,
+    losses_of,
+    manifest_of,
+    steps_of,
+)
 from tests.jax_impl.processes import ROOT, run_group
 from tests.jax_impl.small import (
     GPT,
@@ -28,11 +37,7 @@ from tests.jax_impl.small import (
     mlp_problem,
     relative_difference,
     run_spec,
-    train,
-    without_key_bias,
 )
-
-LOSS_TOLERANCE = {"f64": 1e-14, "strict": 1e-6}
 
 
 def work(jobs: list[Job]) -> None:
@@ -43,7 +48,7 @@ def work(jobs: list[Job]) -> None:
 
 @pytest.fixture(scope="module")
 def passes(tmp_path_factory) -> Path:
-    """Two starts of two processes, in float32 and in float64, that do every job of this file in turn."""
+    """One start of two processes in float32, that does every job of this file in turn."""
     root = tmp_path_factory.mktemp("two")
     bad = mlp_problem()
     write_batches(root / "bad", open_source(bad), STEPS, bad.global_batch)
@@ -66,39 +71,17 @@ def passes(tmp_path_factory) -> Path:
             two("time", "time", problem=mlp_problem(), timing=timing),
         ]
     )
-    work(
-        [
-            two("f64", problem=gpt_problem(precision="f64", micro_batches=2), observe=("m@0",)),
-        ]
-    )
     return root
 
 
-@pytest.mark.parametrize("precision", LOSS_TOLERANCE)
-def test_two_processes_are_one(request, passes, precision) -> None:
-    if precision == "f64":
-        request.getfixturevalue("jax_x64")
-    tolerance = LOSS_TOLERANCE[precision]
-    # Not in the same slices either: two micro-batches of each of two processes are one batch.
-    trainer = make_trainer(gpt_problem(precision=precision))
-    losses = train(trainer, 1)
-    # After one step the first moment is the gradient, scaled.
-    gradient = trainer.export(["m"])
-    losses += train(trainer, STEPS - 1, start=1)
-    assert losses_of(passes / precision) == pytest.approx(losses, rel=tolerance)
-    found = load_tensors(batch_file(passes / precision / "tensors", 0))
-    found = without_key_bias({key: found[key] for key in gradient})
-    assert relative_difference(found, without_key_bias(gradient)) < 10 * tolerance
+def test_two_processes_are_one(passes) -> None:
+    """In float64 too, beside torch's processes, in `tests/cross/test_processes.py`."""
+    check_two_are_one(passes / "strict", "strict", tolerance=1e-6)
 
 
-@pytest.mark.parametrize("name", ["f64", "strict", "refused", "stock"])
+@pytest.mark.parametrize("name", ["strict", "refused", "stock"])
 def test_ranks_end_equal_to_the_bit(passes, name) -> None:
-    digests = [(passes / name / f"digest.rank{rank}.json").read_text() for rank in (0, 1)]
-    assert digests[0] == digests[1]
-    lines = [steps_of(passes / name, rank) for rank in (0, 1)]
-    for one, other in zip(*lines, strict=True):
-        for field in ("step", "loss_bits", "grad_norm_bits", "lr_bits", "skipped"):
-            assert one[field] == other[field]
+    check_ranks_are_equal(passes / name)
 
 
 def test_each_rank_records_its_own_rows(passes) -> None:

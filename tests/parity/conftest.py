@@ -1,12 +1,17 @@
 """The real command line, with real sides or with stand-ins for them."""
 
+import functools
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
+
+from parity.report import schema
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FAKES = ROOT / "tests" / "parity" / "fakes"
@@ -27,32 +32,44 @@ def environ(*, fakes: bool = False, **variables: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path), **variables}
 
 
+@functools.cache
+def _validator() -> Draft202012Validator:
+    # Made once: `jsonschema.validate` checks the schema itself each time, for longer than the content.
+    made = schema.result_schema()
+    Draft202012Validator.check_schema(made)
+    return Draft202012Validator(made)
+
+
+def check_schema(content: Any) -> None:
+    """Fails where the content of a `result.json` is not as its schema says."""
+    _validator().validate(content)
+
+
+def run_in(
+    folder: Path, words: str, code: int = 0, **options: str | bool
+) -> subprocess.CompletedProcess[str]:
+    """Run `parity WORDS` in a folder and check its exit code; keyword arguments are `environ`'s."""
+    done = subprocess.run(
+        command(words),
+        cwd=folder,
+        env=environ(**options),  # type: ignore[arg-type]
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+    assert "Traceback" not in done.stderr or code == 6, done.stderr
+    return done
+
+
 @pytest.fixture
 def parity(tmp_path: Path) -> Parity:
-    """Run `parity WORDS` in an empty folder and check its exit code; keyword arguments are `environ`'s."""
-
-    def run(words: str, code: int = 0, **options: str | bool) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            command(words),
-            cwd=tmp_path,
-            env=environ(**options),  # type: ignore[arg-type]
-            capture_output=True,
-            text=True,
-            timeout=200,
-            check=False,
-        )
-        assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
-        assert "Traceback" not in done.stderr or code == 6, done.stderr
-        return done
-
-    return run
+    """`run_in` an empty folder."""
+    return functools.partial(run_in, tmp_path)
 
 
 @pytest.fixture
-def fake_parity(parity: Parity) -> Parity:
+def fake_parity(tmp_path: Path) -> Parity:
     """`parity` with stand-ins for the sides."""
-
-    def run(words: str, code: int = 0, **variables: str) -> subprocess.CompletedProcess[str]:
-        return parity(words, code, fakes=True, **variables)
-
-    return run
+    return functools.partial(run_in, tmp_path, fakes=True)

@@ -7,19 +7,17 @@ import time
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from parity.processes import MARK
-from parity.report import schema
-from tests.parity.conftest import Parity, command, environ
+from tests.parity.conftest import Parity, check_schema, command, environ
 
 SHORT = "--steps 10 --windows 5 --steps-per-window 3"
 
 
 def result(folder: Path, number: int = 1) -> dict[str, Any]:
     content = json.loads(next((folder / "runs").glob(f"{number:04d}_*/result.json")).read_text())
-    jsonschema.validate(content, schema.result_schema())
+    check_schema(content)
     return content
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -29,10 +30,19 @@ def pairs(content: dict[str, Any]) -> list[tuple[list[str], str]]:
     return [(pair["pair"], pair["verdict"]) for pair in content["comparisons"]]
 
 
-def test_a_run_in_float64_is_handed_over_and_back(tmp_path: Path) -> None:
-    content = run(
-        tmp_path, "run toy-mlp --steps 24 --precision f64 --device cpu --handoff 8,16 --no-time", code=0
-    )
+IN_FLOAT64 = "toy-mlp --steps 24 --precision f64 --device cpu --no-time"
+
+
+@pytest.fixture(scope="module")
+def handed_over(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with run 0001 of both sides, handed over after 8 and 16 steps, where checkpoints are."""
+    folder = tmp_path_factory.mktemp("handed_over")
+    run(folder, f"run {IN_FLOAT64} --handoff 8,16", code=0)
+    return folder
+
+
+def test_a_run_in_float64_is_handed_over_and_back(handed_over: Path) -> None:
+    content = json.loads(next(handed_over.glob("runs/0001_*/result.json")).read_text())
     assert pairs(content) == [
         (["torch", "jax"], "SAME"),
         (["torch-jax-torch", "torch"], "SAME"),
@@ -48,8 +58,8 @@ def test_a_run_in_float64_is_handed_over_and_back(tmp_path: Path) -> None:
         ("torch", 16, 24),
     ]
     assert all(rel <= 1e-13 for item in stretches for rel in item["loss_rel"].values())
-    torch = losses(passes(tmp_path, "0001", "torch_run")[0])
-    first, last = (losses(folder) for folder in passes(tmp_path, "0001", "torch_handoff"))
+    torch = losses(passes(handed_over, "0001", "torch_run")[0])
+    first, last = (losses(folder) for folder in passes(handed_over, "0001", "torch_handoff"))
     # Torch's own first stretch is its whole run's, to the bit; jax's rounding shows in its last one.
     assert first == {step: torch[step] for step in range(8)}
     assert last.keys() == set(range(16, 24))
@@ -109,28 +119,26 @@ def test_both_sides_go_on_from_one_checkpoint(saved: Path) -> None:
     assert {item["step"] for item in content["numerics"]["tensors"]} == {5, 7}
 
 
-def test_a_damaged_checkpoint_is_the_users_to_mend(saved: Path, parity: Parity) -> None:
-    checkpoint = passes(saved, "0001", "torch_run")[0] / "checkpoints/step000005"
+def test_a_damaged_checkpoint_is_the_users_to_mend(handed_over: Path, parity: Parity, tmp_path: Path) -> None:
+    whole = passes(handed_over, "0001", "torch_handoff")[0] / "checkpoints/step000008"
+    checkpoint = shutil.copytree(whole, tmp_path / whole.name)
     shard = next(checkpoint.glob("*.safetensors"))
-    whole = shard.read_bytes()
-    words = f"train toy-mlp --backend torch --steps 8 --device cpu --no-time --resume {checkpoint}"
-    try:
-        shard.write_bytes(whole[:-1])
-        done = parity(words, code=2)
-        assert shard.name in done.stderr and len(done.stderr.splitlines()) < 6
-        shard.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-        done = parity(words, code=2)
-        assert shard.name in done.stderr and "hash" in done.stderr
-        assert done.stdout.startswith("FAILED  torch in 001_torch_run")
-    finally:
-        shard.write_bytes(whole)
+    content = shard.read_bytes()
+    words = f"train {IN_FLOAT64} --backend torch --resume {checkpoint}"
+    shard.write_bytes(content[:-1])
+    done = parity(words, code=2)
+    assert shard.name in done.stderr and len(done.stderr.splitlines()) < 6
+    shard.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    done = parity(words, code=2)
+    assert shard.name in done.stderr and "hash" in done.stderr
+    assert done.stdout.startswith("FAILED  torch in 001_torch_run")
 
 
 @pytest.mark.slow  # Launches both sides again and again.
 def test_a_run_that_was_killed_goes_on_to_the_bit(tmp_path: Path) -> None:
     """SIGKILL for the referee and the side, wherever they are; only steps since the checkpoint are lost."""
     words = "train toy-mlp --backend torch --device cpu --steps 600 --no-time"
-    token = f"token-killed-{tmp_path.name}"
+    token = f"token-killed-{tmp_path}"
     referee = subprocess.Popen(
         command(f"{words} --save-every 10 --keep 2"),
         cwd=tmp_path,

@@ -1,20 +1,28 @@
 """Pairs through the real command line: written, run on one side, refused where something must be mended."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.parity.conftest import Parity
+from tests.parity.conftest import Parity, run_in
 
 LITTLE_LLVM = {"XLA_FLAGS": "--xla_backend_optimization_level=0"}
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A pair as `init-pair` writes it, for all tests."""
+    folder = tmp_path_factory.mktemp("written")
+    assert "next: parity run mine/" in run_in(folder, "init-pair mine").stdout
+    return folder / "mine"
+
+
 @pytest.fixture
-def mine(parity: Parity, tmp_path: Path) -> Path:
-    """A pair as `init-pair` writes it."""
-    assert "next: parity run mine/" in parity("init-pair mine").stdout
-    return tmp_path / "mine"
+def mine(written: Path, tmp_path: Path) -> Path:
+    """A copy of it for one test to change."""
+    return shutil.copytree(written, tmp_path / "mine")
 
 
 def change(path: Path, old: str, new: str) -> None:

@@ -1,20 +1,21 @@
 """The referee from command line to folder, with stand-ins for the sides: what it prints, writes, returns."""
 
+import functools
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from parity import cli
 from parity.report import schema
-from tests.parity.conftest import Parity, command, environ
+from tests.parity.conftest import Parity, check_schema, command, environ, run_in
 
 
 def last_run(folder: Path) -> Path:
@@ -23,7 +24,7 @@ def last_run(folder: Path) -> Path:
 
 def read(folder: Path) -> dict[str, Any]:
     content = json.loads((folder / "result.json").read_text())
-    jsonschema.validate(content, schema.result_schema())
+    check_schema(content)
     return content
 
 
@@ -61,7 +62,7 @@ def test_every_figure_is_measured_or_has_a_reason(fake_parity: Parity, tmp_path:
 def test_json_alone_on_standard_output(fake_parity: Parity, tmp_path: Path) -> None:
     done = fake_parity("run tiny --steps 4 --devices 1 --json - --no-time")
     content = json.loads(done.stdout)
-    jsonschema.validate(content, schema.result_schema())
+    check_schema(content)
     assert content == read(last_run(tmp_path))
     assert content["speed"] is None
     fake_parity("run tiny --steps 4 --devices 1 --json copy.json --no-time")
@@ -98,7 +99,7 @@ def test_a_difference_is_named_on_the_first_line(fake_parity: Parity, tmp_path: 
 )
 def test_a_side_that_fails(fake_parity: Parity, tmp_path: Path, behaviour: str, words: str) -> None:
     """Exit code 6, the log on standard error, nothing left running, the other side's numbers still there."""
-    token = f"token-{behaviour}-{tmp_path.name}"
+    token = f"token-{behaviour}-{tmp_path}"
     done = fake_parity(
         "run tiny --steps 4 --devices 1 --timeout-s 3", code=6, PARITY_FAKE_JAX=behaviour, PARITY_TOKEN=token
     )
@@ -114,7 +115,7 @@ def test_a_side_that_fails(fake_parity: Parity, tmp_path: Path, behaviour: str, 
 
 def test_workers_do_not_outlive_the_launcher_between(fake_parity: Parity, tmp_path: Path) -> None:
     """torchrun starts its workers in sessions of their own."""
-    token = f"token-torchrun-{tmp_path.name}"
+    token = f"token-torchrun-{tmp_path}"
     words = "run tiny --steps 4 --devices 2 --backend torch --timeout-s 8"
     done = fake_parity(words, code=6, PARITY_FAKE_TORCH="hang", PARITY_TOKEN=token)
     assert done.stderr.count("| about to hang") == 2
@@ -134,7 +135,7 @@ def test_a_rank_that_fails_ends_the_group(fake_parity: Parity) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_interrupted_referee_cleans_up_and_leaves_what_was_measured(tmp_path: Path, number: int) -> None:
-    token = f"token-{number}-{tmp_path.name}"
+    token = f"token-{number}-{tmp_path}"
     referee = subprocess.Popen(
         command("run tiny --steps 4 --devices 1"),
         cwd=tmp_path,
@@ -194,43 +195,65 @@ def test_a_benchmark_times_every_contender_in_order_and_in_reverse(
     assert "torch baseline:ddp" in done.stdout
 
 
-def test_saved_runs_are_compared_side_by_side(fake_parity: Parity, tmp_path: Path) -> None:
-    fake_parity("run tiny --steps 4 --devices 1 --no-time")
-    fake_parity("run tiny --steps 4 --devices 1 --no-time")
-    fake_parity("run tiny --steps 4 --devices 1 --no-time --edit jax:schedule_offset=1", code=1)
-    fake_parity("run tiny --steps 5 --devices 1 --no-time")
-    fake_parity("run tiny --steps 4 --devices 1 --no-time --backend torch")
-    assert fake_parity("compare 0001 0002").stdout.startswith("SAME")
-    edited = fake_parity("compare 0001 0003 --json -", code=1)
-    content = json.loads(edited.stdout)
-    jsonschema.validate(content, schema.result_schema())
+RUN = "run tiny --steps 4 --devices 1 --no-time"
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of saved runs: 1 and 2 are equal, each later one is not in the way its line says."""
+    folder = tmp_path_factory.mktemp("saved")
+    for words, code, variables in (
+        (RUN, 0, {}),
+        (RUN, 0, {}),
+        (f"{RUN} --edit jax:schedule_offset=1", 1, {}),
+        (RUN.replace("--steps 4", "--steps 5"), 0, {}),
+        (RUN, 6, {"PARITY_FAKE_JAX": "crash"}),
+        (f"{RUN} --backend torch", 0, {}),
+    ):
+        run_in(folder, words, code, fakes=True, **variables)
+    return folder
+
+
+@pytest.fixture
+def in_saved(saved: Path) -> Parity:
+    """Run `parity WORDS` where the saved runs are."""
+    return functools.partial(run_in, saved, fakes=True)
+
+
+def test_saved_runs_are_compared_side_by_side(in_saved: Parity, saved: Path) -> None:
+    assert in_saved("compare 0001 0002").stdout.startswith("SAME")
+    content = json.loads(in_saved("compare 0001 0003 --json -", code=1).stdout)
+    check_schema(content)
     assert [(pair["pair"], pair["verdict"]) for pair in content["comparisons"]] == [
         (["0001 torch", "0003 torch"], "SAME"),
         (["0001 jax", "0003 jax"], "DIFFERENT"),
     ]
-    other = fake_parity("compare 0001 0004", code=5)
+    other = in_saved("compare 0001 0004", code=5)
     assert other.stdout.startswith("NOT_COMPARABLE  problem.")
-    assert fake_parity(f"compare {max((tmp_path / 'runs').glob('0002*'))} last").stdout.startswith("SAME")
+    assert in_saved(f"compare {max((saved / 'runs').glob('0002*'))} last").stdout.startswith("SAME")
 
 
-def test_a_saved_run_that_failed_cannot_be_judged(fake_parity: Parity) -> None:
-    fake_parity("run tiny --steps 4 --devices 1 --no-time")
-    fake_parity("run tiny --steps 4 --devices 1 --no-time", code=6, PARITY_FAKE_JAX="crash")
-    assert "jax did not finish" in fake_parity("compare 0001 0002", code=6).stdout
+def test_a_saved_run_that_failed_cannot_be_judged(in_saved: Parity) -> None:
+    assert "jax did not finish" in in_saved("compare 0001 0005", code=6).stdout
+
+
+@pytest.fixture
+def copied(saved: Path, tmp_path: Path) -> Path:
+    """A copy of the first saved run, for one test to damage."""
+    first = next((saved / "runs").glob("0001*"))
+    return shutil.copytree(first, tmp_path / "runs" / first.name)
 
 
 @pytest.mark.parametrize("damaged", ["run.json", "passes/001_torch_run/job.json"])
-def test_a_saved_run_with_a_cut_file_names_it(fake_parity: Parity, tmp_path: Path, damaged: str) -> None:
-    fake_parity("run tiny --steps 4 --devices 1 --no-time")
-    file = last_run(tmp_path) / damaged
+def test_a_saved_run_with_a_cut_file_names_it(fake_parity: Parity, copied: Path, damaged: str) -> None:
+    file = copied / damaged
     file.write_text(file.read_text()[:100])
     done = fake_parity("compare last last", code=2)
     assert damaged in done.stderr and "Traceback" not in done.stderr
 
 
-def test_a_saved_run_with_cut_tensors_names_the_file(fake_parity: Parity, tmp_path: Path) -> None:
-    fake_parity("run tiny --steps 4 --devices 1 --no-time")
-    file = next(last_run(tmp_path).glob("passes/*_torch_run/tensors/step*.safetensors"))
+def test_a_saved_run_with_cut_tensors_names_the_file(fake_parity: Parity, copied: Path) -> None:
+    file = next(copied.glob("passes/*_torch_run/tensors/step*.safetensors"))
     file.write_bytes(file.read_bytes()[:200])
     done = fake_parity("compare last last", code=2)
     assert file.name in done.stderr and "Traceback" not in done.stderr

@@ -1,11 +1,13 @@
-"""Bad input through the real command line: exit code 2, a few lines on standard error, no run folder."""
+"""Bad input through the command line: exit code 2, a few lines on standard error, no run folder."""
 
 import os
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from parity import cli
 from tests.parity.conftest import Parity, command, environ
 
 
@@ -46,13 +48,44 @@ from tests.parity.conftest import Parity, command, environ
     ],
 )
 def test_bad_input_is_refused_in_a_few_lines(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    words: str,
+    message: str,
+) -> None:
+    """In this process, as a new one takes longer than all the rest."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    try:
+        code = cli.main(words.split())
+    except SystemExit as left:
+        code = left.code
+    stdout, stderr = capfd.readouterr()
+    assert code == 2, stdout + stderr
+    check_refusal(tmp_path, stdout, stderr, message)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("run tiy", "did you mean tiny"),
+        ("run tiny --backend jax --handoff 20", "two sides"),
+        ("run tiny --resume last", "newest in"),
+    ],
+)
+def test_a_process_that_refuses_ends_with_code_2(
     parity: Parity, tmp_path: Path, words: str, message: str
 ) -> None:
     done = parity(words, code=2)
-    assert message in done.stderr
-    assert done.stdout == ""
-    assert len(done.stderr.splitlines()) < 20
-    assert not list(tmp_path.glob("runs/0*"))
+    check_refusal(tmp_path, done.stdout, done.stderr, message)
+
+
+def check_refusal(folder: Path, stdout: str, stderr: str, message: str) -> None:
+    assert message in stderr
+    assert stdout == "" and "Traceback" not in stderr
+    assert len(stderr.splitlines()) < 20
+    assert not list(folder.glob("runs/0*"))
 
 
 def test_a_shard_is_prepared_and_not_written_over(parity: Parity, tmp_path: Path) -> None:
@@ -68,6 +101,24 @@ def test_doctor_says_what_there_is(parity: Parity) -> None:
         assert f"\n {capability} " in done.stdout
 
 
+_TORCH = """
+__version__ = "0"
+class cuda:
+    is_available = staticmethod(lambda: False)
+distributed = cuda
+"""
+_MODULES = {"torch": _TORCH, "jax": '__version__ = "0"\nlocal_devices = list\n'}
+_MODULES |= dict.fromkeys(("flax", "optax"), '__version__ = "0"\n')
+
+
+@pytest.fixture
+def quick_doctor(tmp_path: Path) -> None:
+    """`parity doctor` in this folder meets stand-ins for the frameworks, which takes a second, not five."""
+    for name, text in _MODULES.items():
+        (tmp_path / f"{name}.py").write_text(text)
+
+
+@pytest.mark.usefixtures("quick_doctor")
 @pytest.mark.parametrize(("words", "code"), [("doctor", 0), ("compare 1 2", 2)])
 def test_a_reader_that_leaves_changes_no_exit_code(tmp_path: Path, words: str, code: int) -> None:
     """As `parity doctor 2>&1 | head -1` does; 1 would say DIFFERENT."""
@@ -80,7 +131,8 @@ def test_a_reader_that_leaves_changes_no_exit_code(tmp_path: Path, words: str, c
     assert done.returncode == code
 
 
-def test_a_full_disk_behind_standard_output_is_told(parity: Parity, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("quick_doctor")
+def test_a_full_disk_behind_standard_output_is_told(tmp_path: Path) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             command("doctor"), cwd=tmp_path, env=environ(), stdout=full, stderr=subprocess.PIPE, text=True
