@@ -124,7 +124,8 @@ def _intervals(spans: Sequence[DeviceSpan], *kinds: str) -> list[intervals.Inter
 def _latency_us(parted: Parted) -> Distribution | None:
     """From a launch's begin to that of the first thing it caused, where the device was idle at the call.
 
-    The first step's are left out: there CUPTI makes a graph's nodes known to itself, which takes milliseconds.
+    The first step's are left out: there CUPTI makes a graph's nodes known to itself, which takes
+    milliseconds.
     """
     found, idle_from = [], float("-inf")
     first = {id(launched.call) for launched in parted.steps[0].launches}
