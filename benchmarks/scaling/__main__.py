@@ -5,7 +5,8 @@
     python -m benchmarks.scaling predict benchmarks/results/bench_h200 --devices 4 --out scaling
 
 `measure` can be broken off and started again. `predict` and `report` read any folder of `parity bench` runs.
-Exit code: 0; 1 where a side trains to other losses on several devices; 2 usage; 6 something was not finished.
+Exit code: 0; 1, 4 or 5 what parity compare says of a side on one and on several devices; 2 usage; 6 something
+was not finished.
 """
 
 import argparse
@@ -25,7 +26,7 @@ from spec.errors import ExitCode, RuleError
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit code."""
-    options = _parser().parse_args(argv)
+    options = parser().parse_args(argv)
     try:
         return int(options.command(options))
     except RuleError as error:
@@ -87,13 +88,14 @@ def _assumed(options: argparse.Namespace) -> NodeRecord:
     return assumed
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    found = argparse.ArgumentParser(
         prog="python -m benchmarks.scaling",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = parser.add_subparsers(required=True)
+    commands = found.add_subparsers(required=True)
     one = commands.add_parser("measure", help="run parity bench, run and compare for every preset and count")
     one.add_argument("--presets", default="micro,mini,gpt2-124m")
     one.add_argument("--devices", default="1,2,4,8")
@@ -115,7 +117,7 @@ def _parser() -> argparse.ArgumentParser:
     three.set_defaults(command=_report)
     for each in (one, two, three):
         _add_assumed(each)
-    return parser
+    return found
 
 
 def _add_assumed(parser: argparse.ArgumentParser) -> None:

@@ -52,7 +52,12 @@ def _panel(found: Scaling, preset: str, area: Area) -> Iterator[str]:
     modelled = {name: _modelled(found, preset, name) for name in FAMILIES}
     points = [point for group in (measured, modelled) for line in group.values() for point in line]
     x = axes.decades([devices for devices, _ in points], area.left, area.right)
-    y = axes.decades([ms for _, ms in points], area.bottom, area.top)
+    times = [ms for _, ms in points]
+    if max(times) > 5 * min(times):
+        y = axes.decades(times, area.bottom, area.top)
+    else:
+        # Few round numbers lie in less than a decade.
+        y = axes.linear([0.0, *times], area.bottom, area.top)
     last = max(devices for line in measured.values() for devices, _ in line)
     yield svg.rect(x(last) + 7, area.top, area.right - x(last) - 7, area.bottom - area.top, "band")
     yield from axes.y_axis(y, area, f"{preset}: step_ms")

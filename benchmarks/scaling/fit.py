@@ -55,7 +55,7 @@ class Fit(Struct, kw_only=True, omit_defaults=True):
         return Link(self.bandwidth_gb_per_s.value * 1e6, self.latency_us.value / 1e3)
 
 
-class Predicted(Struct, kw_only=True):
+class Predicted(Struct, kw_only=True, omit_defaults=True):
     """A step on so many devices, by the model."""
 
     preset: str
@@ -66,6 +66,8 @@ class Predicted(Struct, kw_only=True):
     compute_ms: Known
     exposed_ms: Known
     skew_ms: Known
+    ci95_ms: tuple[float, float] | None = None
+    """Of step_ms, from windows drawn anew; what is assumed is not varied. None where it was not asked for."""
 
 
 def without_draws(one: Fit) -> Fit:

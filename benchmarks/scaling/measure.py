@@ -108,7 +108,7 @@ def contenders(device: str, devices: int) -> list[Contender]:
 
 def bench_left(study: Study, name: str, devices: int) -> list[Contender] | None:
     """The contenders without two finished passes; None where nothing is left."""
-    wanted, folder = contenders(study.device, devices), _newest(_home(study, name, devices))
+    wanted, folder = contenders(study.device, devices), _newest(_home(study, name, devices), blocks.FOLDER)
     if folder is None:
         return wanted
     made = [block for call in blocks.calls(folder) for block in call.blocks]
@@ -120,8 +120,9 @@ def _home(study: Study, name: str, devices: int) -> Path:
     return study.out / "bench" / f"{name}_{devices}"
 
 
-def _newest(home: Path) -> Path | None:
-    return max((path.parent for path in home.glob("*/run.json")), default=None)
+def _newest(home: Path, what: str) -> Path | None:
+    """The last run folder that has got as far as this file or folder."""
+    return max((path.parent for path in home.glob(f"*/{what}")), default=None)
 
 
 def bench_words(study: Study, name: str, devices: int, left: Sequence[Contender]) -> list[str]:
@@ -131,7 +132,7 @@ def bench_words(study: Study, name: str, devices: int, left: Sequence[Contender]
     words = ["bench", name, "--device", study.device, "--devices", str(devices), "--mode", modes]
     words += ["--baselines", ",".join(f"{side}:{mode.removeprefix('baseline:')}" for side, mode in stock)]
     words += ["--out", str(_home(study, name, devices)), *study.more]
-    if folder := _newest(_home(study, name, devices)):
+    if folder := _newest(_home(study, name, devices), blocks.FOLDER):
         words += ["--into", str(folder)]
     return words + ["--trace"] * study.traced
 
@@ -167,7 +168,7 @@ def _loss(study: Study, name: str, devices: int) -> ExitCode:
     home.mkdir(parents=True, exist_ok=True)
     about = {"preset": name, "devices": devices, "global_batch": global_batch(study, name)}
     record.write_json(home / "about.json", about | {"steps": LOSS_STEPS})
-    runs = [str(_newest(_trained_home(study, name, n))) for n in (1, devices)]
+    runs = [str(_newest(_trained_home(study, name, n), "run.json")) for n in (1, devices)]
     words = ["compare", *runs, "--json", str(home / "compared.json")]
     return _parity(study, words, f"compare_{name}_{devices}")
 
@@ -177,7 +178,7 @@ def _trained_home(study: Study, name: str, devices: int) -> Path:
 
 
 def _whole(study: Study, name: str, devices: int) -> bool:
-    folder = _newest(_trained_home(study, name, devices))
+    folder = _newest(_trained_home(study, name, devices), "run.json")
     return folder is not None and len(list(folder.glob("passes/*run*/done.json"))) >= 2
 
 
@@ -191,7 +192,7 @@ def _trained(study: Study, name: str, devices: int) -> ExitCode:
 def _parity(study: Study, words: Sequence[str], name: str) -> ExitCode:
     """Runs one command of the project within the budget, as Ctrl-C would end it; its output is a log."""
     argv = [sys.executable, "-m", "parity", *words]
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(ROOT)]))
     log = study.out / "logs" / f"{name}.txt"
     log.parent.mkdir(parents=True, exist_ok=True)
     print(f"parity {' '.join(words)}", flush=True)

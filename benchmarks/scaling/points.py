@@ -45,6 +45,8 @@ class Point:
     """Traced: all collectives of a step, hidden or not."""
     peer: str | None
     ratio_to_peer: Ratio | None
+    windows_ms: tuple[tuple[float, ...], ...]
+    """Raw step times of each pass."""
     draws_ms: tuple[float, ...]
     """Raw single-call dispatch times of rank 0."""
     gradient_bytes: int
@@ -126,9 +128,10 @@ def _points(folder: Path) -> Iterator[Point]:
             dispatch_us=row.speed.dispatch_us,
             exposed_ms=row.speed.exposed_communication_ms,
             busy_ms=row.speed.device_busy_ms,
-            collective_ms=_collective_ms(folder, row),
+            collective_ms=_traced(folder, row),
             peer=row.peer,
             ratio_to_peer=row.ratio_to_peer,
+            windows_ms=tuple(tuple(one.step_ms) for one in passes if one.step_ms),
             draws_ms=tuple(us / 1e3 for one in passes for us in one.calls_us("dispatch")),
             gradient_bytes=_gradient_bytes(spec),
             rows_per_device=spec.problem.global_batch // spec.execution.world_size,
@@ -150,11 +153,14 @@ def _timed(folder: Path, row: BenchRow) -> list[TimePass]:
     return [one for one in made if (one.job.side, one.job.mode) == (row.side, row.mode)]
 
 
-def _collective_ms(folder: Path, row: BenchRow) -> float | None:
-    """Mean sum of the collectives of a traced step, the first left out; None where no trace has any."""
+def _traced(folder: Path, row: BenchRow) -> float | None:
     if row.speed.trace is None or row.speed.exposed_communication_ms is None:
         return None
-    pass_folder = folder / "passes" / row.speed.trace.folder
+    return collective_ms(folder / "passes" / row.speed.trace.folder)
+
+
+def collective_ms(pass_folder: Path) -> float | None:
+    """Mean sum of the collectives of a traced step in ms, the first step left out; None without any."""
     if not (pass_folder / trace.FILE).exists():
         return None
     steps = Parted(trace.read(pass_folder)).steps[1:]

@@ -2,15 +2,17 @@
 
 import datetime
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
-from benchmarks.scaling import fit, points
+from benchmarks.scaling import fit, points, uncertainty
 from benchmarks.scaling.fit import Fit, Predicted
 from benchmarks.scaling.model import Link, Node
+from benchmarks.scaling.points import Point
+from parity.report.result import to_json
 from spec.errors import RuleError
 
 
@@ -56,11 +58,31 @@ def write(folders: Iterable[Path], devices: int, out: Path, assumed: NodeRecord)
     folders, path = list(folders), path_of(out, devices)
     if path.exists():
         raise RuleError(
-            "A prediction is made once.",
-            f"{path} is there",
-            "measure that count, or name another --out",
+            "A prediction is made once.", f"{path} is there", "measure that count, or name another --out"
         )
-    found = points.read(folders)
+    smaller = _smaller(points.read(folders), devices)
+    fits, sure = fit.fit(smaller), uncertainty.intervals(smaller, devices, assumed.node)
+    used = {one.folder for one in smaller}
+    steps = [fit.predict(one, devices, assumed.node) for one in fits]
+    made = Prediction(
+        schema_version=1,
+        devices=devices,
+        made_utc=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        runs={run.name: _sha256(run / "result.json") for run in points.runs(folders) if run.name in used},
+        assumed=assumed,
+        fits=[fit.without_draws(one) for one in fits],
+        predictions=[
+            msgspec.structs.replace(step, ci95_ms=sure.get((step.preset, step.family))) for step in steps
+        ],
+    )
+    out.mkdir(parents=True, exist_ok=True)
+    with path.open("x") as file:
+        file.write(to_json(made))
+    return path
+
+
+def _smaller(found: Sequence[Point], devices: int) -> list[Point]:
+    """What a prediction may know."""
     if late := sorted({one.folder for one in found if one.devices == devices}):
         raise RuleError(
             "A prediction is made before its measurement.",
@@ -74,21 +96,7 @@ def write(folders: Iterable[Path], devices: int, out: Path, assumed: NodeRecord)
             f"{devices} devices, measured: {sorted({one.devices for one in found})}",
             "measure fewer devices first",
         )
-    fits = fit.fit(smaller)
-    used = {one.folder for one in smaller}
-    made = Prediction(
-        schema_version=1,
-        devices=devices,
-        made_utc=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        runs={run.name: _sha256(run / "result.json") for run in points.runs(folders) if run.name in used},
-        assumed=assumed,
-        fits=[fit.without_draws(one) for one in fits],
-        predictions=[fit.predict(one, devices, assumed.node) for one in fits],
-    )
-    out.mkdir(parents=True, exist_ok=True)
-    with path.open("x") as file:
-        file.write(msgspec.json.format(msgspec.json.encode(made), indent=1).decode() + "\n")
-    return path
+    return smaller
 
 
 def read(folders: Iterable[Path]) -> list[Prediction]:

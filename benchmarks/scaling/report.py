@@ -33,7 +33,8 @@ ASSUMPTIONS = (
     "Within a node the all-reduce is a ring over equal links. They are fitted on traced collectives, or else "
     "on exposed parts as if nothing were hidden. Of two devices alone, what an all-reduce costs however "
     "small it is counts as latency of its hops, and grows with them.",
-    "The exposed share of the all-reduce stays as on the largest number of devices measured.",
+    "The exposed share of the all-reduce stays as on the largest number of devices measured. Where a trace "
+    "tells it, waiting for other ranks inside a collective is part of it, and so counts twice.",
     "Beyond a node the all-reduce is hierarchical: a ring within, and between nodes the bytes of a ring and "
     "the hops of a double binary tree, without contention in the network.",
 )
@@ -66,6 +67,8 @@ class Held(Struct, kw_only=True):
     devices: int
     made_utc: str
     predicted_ms: Known
+    ci95_ms: tuple[float, float] | None
+    """Of the prediction, from windows drawn anew."""
     measured_ms: Known
     error: float | None
     """predicted / measured - 1; null until both are there."""
@@ -192,6 +195,7 @@ def _held(folders: Sequence[Path], chosen: dict[tuple[str, Family, int], Point])
                     devices=made.devices,
                     made_utc=made.made_utc,
                     predicted_ms=one.step_ms,
+                    ci95_ms=one.ci95_ms,
                     measured_ms=measured,
                     error=one.step_ms.value / measured.value - 1 if both else None,  # type: ignore[operator]
                 )

@@ -24,7 +24,7 @@ def _page(found: Scaling) -> Iterator[str]:
         yield from _table(heads, [_loss(row) for row in found.loss])
     if found.predictions:
         yield "\n## Predicted before it was measured\n"
-        heads = "preset", "step", "devices", "predicted ms", "measured ms", "error", "made"
+        heads = "preset", "step", "devices", "predicted ms", "95 %", "measured ms", "error", "made"
         yield from _table(heads, [_held(row) for row in found.predictions])
     yield "\n## MODEL: fitted\n"
     heads = "preset", "step", "fitted on", "host ms", "compute ms", "exposed ms", "link GB/s", "hop us"
@@ -64,7 +64,8 @@ def _loss(row: Loss) -> list[str]:
 
 def _held(row: Held) -> list[str]:
     error = f"{100 * row.error:+.1f} %" if row.error is not None else ""
-    known = _cell(row.predicted_ms), _cell(row.measured_ms)
+    sure = "{:.4g}-{:.4g}".format(*row.ci95_ms) if row.ci95_ms else ""
+    known = _cell(row.predicted_ms), sure, _cell(row.measured_ms)
     return [row.preset, row.family, str(row.devices), *known, error, row.made_utc]
 
 
