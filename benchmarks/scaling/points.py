@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from parity.bench import blocks
 from parity.report import deliver
 from parity.report.result import BenchRow, Result
 from parity.report.speeds import Ratio, Spread
@@ -71,7 +72,7 @@ def family(side: str, mode: str) -> Family | None:
 def runs(folders: Iterable[Path]) -> list[Path]:
     """The run folders of benchmarks at one batch anywhere in these folders, by the time they were made."""
     found = {path.parent for folder in folders for path in folder.rglob("result.json")}
-    single = [one for one in found if (one / "invocations").is_dir() and not _run(one).get("sweep")]
+    single = [one for one in found if (one / blocks.FOLDER).is_dir() and not _run(one).get("sweep")]
     return sorted(single, key=lambda one: (_run(one)["environment"]["utc"], one.name))
 
 
@@ -149,8 +150,9 @@ def _rows(result: Result) -> list[BenchRow]:
 
 
 def _timed(folder: Path, row: BenchRow) -> list[TimePass]:
-    made = [TimePass(path.parent) for path in sorted(folder.glob("passes/*_time_*/done.json"))]
-    return [one for one in made if (one.job.side, one.job.mode) == (row.side, row.mode)]
+    """The passes that a row sums up: those of its own call."""
+    made = [block for call in blocks.calls(folder) if call.number == row.invocation for block in call.blocks]
+    return [one for block in made for one in block.finished(folder, (row.side, row.mode))]
 
 
 def _traced(folder: Path, row: BenchRow) -> float | None:

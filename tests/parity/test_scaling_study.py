@@ -14,6 +14,7 @@ from benchmarks.scaling.measure import Study
 from benchmarks.scaling.prediction import NodeRecord
 from parity.bench.blocks import calls
 from parity.bench.rows import rows
+from parity.report import deliver
 from parity.report.result import SCHEMA_VERSION, Result, Seconds, write
 from spec import trace
 from spec.errors import ExitCode, RuleError
@@ -74,6 +75,19 @@ def test_points_are_read_from_run_folders(tmp_path: Path) -> None:
     # 32 x 128 + 128 + 128 x 32 + 32 parameters of four bytes; three single calls in each of two passes.
     assert one.gradient_bytes == 4 * 8352 and one.draws_ms == pytest.approx((0.1, 0.101, 0.102) * 2)
     assert one.peer == "baseline:ddp" and one.ratio_to_peer and one.ratio_to_peer.median == pytest.approx(0.5)
+
+
+def test_a_point_takes_the_passes_of_its_own_call_alone(tmp_path: Path) -> None:
+    """The first call of a benchmark that was broken off is no part of the rows of the second."""
+    folder = measured(tmp_path, 1, 4.0)
+    again = block(folder, {("torch", "eager"): [[6.0] * 3] * 2}, first=9)
+    called(folder, again)
+    result = deliver.read(folder / "result.json")
+    result.bench = rows(folder, calls(folder))
+    write(result, folder / "result.json")
+    one = points.best(points.read([tmp_path]))["toy-mlp", "torch", 1]
+    assert one.step_ms.median == pytest.approx(6.0)
+    assert one.windows_ms == (pytest.approx((6.0,) * 3),) * 2
 
 
 def test_collectives_are_summed_from_a_trace(tmp_path: Path) -> None:
