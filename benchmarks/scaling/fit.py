@@ -1,0 +1,247 @@
+"""The cost model fitted on measured points, and what it predicts for other numbers of devices.
+
+Every number says where it comes from: measured, fitted, assumed, predicted, or missing with the reason. Must
+not: read files.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from benchmarks.scaling import model
+from benchmarks.scaling.model import Link, Node
+from benchmarks.scaling.points import Family, Point, best
+
+HIDDEN_FROM = 0.95
+"""Where the last launch takes this share of a step, the step does not tell the device's time."""
+
+Source = Literal["measured", "fitted", "assumed", "predicted", "missing"]
+
+
+class Known(Struct, kw_only=True):
+    """A number, and how it is known."""
+
+    value: float | None
+    source: Source
+    how: str
+    """What it was taken from; of a missing one, why."""
+
+
+class Fit(Struct, kw_only=True, omit_defaults=True):
+    """The model of one family on one preset."""
+
+    preset: str
+    family: Family
+    devices: list[int]
+    """The counts that it was fitted on."""
+    gradient_bytes: int
+    host_ms: Known
+    compute_ms: Known
+    exposed_ms: dict[int, Known]
+    """By number of devices."""
+    bandwidth_gb_per_s: Known
+    latency_us: Known
+    """Of one hop."""
+    draws_ms: tuple[float, ...] = ()
+    """Launches of one rank; a file leaves them out, since they stand in the runs."""
+
+    @property
+    def link(self) -> Link | None:
+        """The link within a node, where it could be fitted."""
+        if self.bandwidth_gb_per_s.value is None or self.latency_us.value is None:
+            return None
+        return Link(self.bandwidth_gb_per_s.value * 1e6, self.latency_us.value / 1e3)
+
+
+class Predicted(Struct, kw_only=True, omit_defaults=True):
+    """A step on so many devices, by the model."""
+
+    preset: str
+    family: Family
+    devices: int
+    step_ms: Known
+    host_ms: Known
+    compute_ms: Known
+    exposed_ms: Known
+    skew_ms: Known
+    ci95_ms: tuple[float, float] | None = None
+    """Of step_ms, from windows drawn anew; what is assumed is not varied. None where it was not asked for."""
+
+
+def without_draws(one: Fit) -> Fit:
+    """A fit as files hold it."""
+    return msgspec.structs.replace(one, draws_ms=())
+
+
+def missing(why: str) -> Known:
+    """A number that there is not."""
+    return Known(value=None, source="missing", how=why)
+
+
+def fit(points: Iterable[Point]) -> list[Fit]:
+    """The model of every preset and family, from all points given."""
+    chosen = best(points)
+    found = []
+    for preset, family in dict.fromkeys((preset, family) for preset, family, _ in chosen):
+        own = {n: one for (of, name, n), one in chosen.items() if (of, name) == (preset, family)}
+        found.append(_alone(preset, family, own))
+    links = {family: _link(found, chosen, family) for family in {one.family for one in found}}
+    for one in found:
+        # DDP's own all-reduce cannot be told where the host hides it; its bytes take the same links.
+        family = one.family if links[one.family][0] or one.family != "torch ddp" else "torch"
+        link, how = links.get(family, (None, "the family was not measured"))
+        _set_link(one, link, how)
+    return found
+
+
+def _alone(preset: str, family: Family, own: Mapping[int, Point]) -> Fit:
+    """What a family's own points tell; the link is put in later."""
+    last = own[max(own)]
+    draws = host_draws(last)
+    compute = _device_time(own[1]) if 1 in own else missing("its step on one device was not measured")
+    unknown = missing("")
+    return Fit(
+        preset=preset,
+        family=family,
+        devices=sorted(own),
+        gradient_bytes=last.gradient_bytes,
+        host_ms=_host(last, draws),
+        compute_ms=compute,
+        exposed_ms={n: _exposed(one, compute) for n, one in sorted(own.items()) if n > 1},
+        bandwidth_gb_per_s=unknown,
+        latency_us=unknown,
+        draws_ms=draws,
+    )
+
+
+def host_draws(point: Point) -> tuple[float, ...]:
+    """The dispatch times, made smaller where steps back to back take less than single calls suggest."""
+    if len(point.draws_ms) < model.FEWEST_DRAWS:
+        return ()
+    last = model.last_ms(point.draws_ms, point.devices)
+    return tuple(draw * min(1.0, point.step_ms.median / last) for draw in point.draws_ms)
+
+
+def _host(point: Point, draws: Sequence[float]) -> Known:
+    if not draws:
+        return missing(f"fewer than {model.FEWEST_DRAWS} dispatch times on {_where(point)}")
+    how = f"mean of {len(draws)} dispatch times on {_where(point)}"
+    if draws == point.draws_ms:
+        return Known(value=sum(draws) / len(draws), source="measured", how=how)
+    scaled = f"{how}, times {draws[0] / point.draws_ms[0]:.2f}: back to back, steps take less"
+    return Known(value=sum(draws) / len(draws), source="fitted", how=scaled)
+
+
+def _where(point: Point) -> str:
+    return f"{point.devices} device{'s' * (point.devices > 1)} ({point.mode})"
+
+
+def _device_time(point: Point) -> Known:
+    """The device's time in a step of this point."""
+    draws = host_draws(point)
+    if not draws:
+        return missing(f"fewer than {model.FEWEST_DRAWS} dispatch times on {_where(point)}")
+    last = model.last_ms(draws, point.devices)
+    if point.devices == 1 and point.busy_ms is not None and point.busy_ms < last:
+        # The host decides such a step, and all it tells of the device is that it was not slower.
+        return Known(value=point.busy_ms, source="measured", how=f"device_busy_ms, traced on {_where(point)}")
+    if last < HIDDEN_FROM * point.step_ms.median:
+        value = model.device_ms(point.step_ms.median, draws, point.devices)
+        how = f"step_ms on {_where(point)} without waiting for launches"
+        return Known(value=value, source="fitted", how=how)
+    return missing(f"on {_where(point)} launching takes as long as the step, and no trace was made")
+
+
+def _exposed(point: Point, compute: Known) -> Known:
+    """The part of the all-reduce that nothing hides, on the devices of this point."""
+    if point.exposed_ms is not None:
+        how = f"exposed_communication_ms of a trace on {point.devices} devices"
+        return Known(value=point.exposed_ms, source="measured", how=how)
+    device = _device_time(point)
+    if device.value is None or compute.value is None:
+        return missing(device.how if device.value is None else compute.how)
+    how = f"device time on {point.devices} devices less that on one"
+    return Known(value=max(0.0, device.value - compute.value), source="fitted", how=how)
+
+
+def _link(
+    fits: Sequence[Fit], chosen: Mapping[tuple[str, Family, int], Point], family: Family
+) -> tuple[Link | None, str]:
+    """A family's link within a node over all its presets, and how it was found or why not."""
+    traced = [
+        (float(one.gradient_bytes), n, one.collective_ms)
+        for (_, name, n), one in chosen.items()
+        if name == family and n > 1 and one.collective_ms is not None
+    ]
+    if link := model.solve_link(traced):
+        return link, f"traced collectives of {len(traced)} points of {family}"
+    exposed = [
+        (float(one.gradient_bytes), n, known.value)
+        for one in fits
+        for n, known in one.exposed_ms.items()
+        if one.family == family and known.value is not None
+    ]
+    if link := model.solve_link(exposed):
+        return link, f"exposed parts of {len(exposed)} points of {family}, as if nothing were hidden"
+    return None, "bandwidth and latency need all-reduces of two sizes or numbers of devices"
+
+
+def _set_link(one: Fit, link: Link | None, how: str) -> None:
+    if link is None:
+        one.bandwidth_gb_per_s = one.latency_us = missing(how)
+        return
+    one.bandwidth_gb_per_s = Known(value=link.bytes_per_ms / 1e6, source="fitted", how=how)
+    one.latency_us = Known(value=link.latency_ms * 1e3, source="fitted", how=how)
+
+
+def exposed_ms(one: Fit, devices: int, node: Node) -> Known:
+    """The exposed all-reduce on so many devices: that of the largest fitted count, as the ring grows."""
+    told = {n: known.value for n, known in one.exposed_ms.items() if known.value is not None}
+    inside = min(devices, node.devices)
+    between = model.between_nodes_ms(one.gradient_bytes, devices, node)
+    if devices == 1:
+        return Known(value=0.0, source="assumed", how="one device reduces with nobody")
+    if not told and one.link is not None:
+        value = model.ring_ms(one.gradient_bytes, inside, one.link) + between
+        return Known(value=value, source="assumed", how="the whole all-reduce: no point tells what hides it")
+    if not told:
+        reasons = [known.how for known in one.exposed_ms.values()]
+        return missing(reasons[-1] if reasons else "it was measured on one device alone")
+    base = max(told)
+    if one.link is None:
+        grown = (inside - 1) / inside / ((base - 1) / base)
+        share, how = 1.0, f"{base} devices', scaled by 2(N-1)/N: no link could be fitted"
+    else:
+        at_base = model.ring_ms(one.gradient_bytes, base, one.link)
+        grown = model.ring_ms(one.gradient_bytes, inside, one.link) / at_base
+        share, how = min(1.0, told[base] / at_base), f"{base} devices', as the fitted ring grows"
+    if between:
+        how += f"; between nodes {share * between:.3g} ms, of assumed links"
+    return Known(value=told[base] * grown + share * between, source="predicted", how=how)
+
+
+def predict(one: Fit, devices: int, node: Node) -> Predicted:
+    """The step on so many devices at the same batch a device."""
+    exposed = exposed_ms(one, devices, node)
+    lacking = [known for known in (one.host_ms, one.compute_ms, exposed) if known.value is None]
+    if lacking:
+        step = skew = missing(lacking[0].how)
+    else:
+        found = model.step(one.compute_ms.value + exposed.value, one.draws_ms, devices)  # type: ignore[operator]
+        tail = devices > len(one.draws_ms)
+        beyond = ", beyond them an assumed exponential tail" if tail else ""
+        how = f"last of {devices} independent draws of {len(one.draws_ms)} dispatch times{beyond}"
+        skew = Known(value=found.skew, source="assumed" if tail else "predicted", how=how)
+        step = Known(value=found.total, source="predicted", how="max(host, compute + exposed) + skew")
+    return Predicted(
+        preset=one.preset,
+        family=one.family,
+        devices=devices,
+        step_ms=step,
+        host_ms=one.host_ms,
+        compute_ms=one.compute_ms,
+        exposed_ms=exposed,
+        skew_ms=skew,
+    )
