@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from parity import assemble, folders
+from parity.bench import blocks
 from parity.options import Bench, Compare, Run
 from parity.plan import Plan
 from parity.report import against_lines
@@ -244,10 +245,16 @@ def _contenders(timed: Timed) -> set[tuple[str, str]]:
 
 
 def _timed(folder: Path) -> Timed:
-    """The finished time passes of a saved run."""
+    """The finished time passes of a saved run; of a benchmark of several calls, those of the last one that
+    measured the contender."""
     done = sorted(folder.glob("passes/*/done.json"))
     passes = [TimePass(path.parent) for path in done]
-    return _by_contender([one for one in passes if one.job.purpose == "time"])
+    passes = [one for one in passes if one.job.purpose == "time"]
+    timed = dict(_by_contender(passes))
+    for call in blocks.calls(folder):
+        names = {name for block in call.blocks for name in block.passes}
+        timed |= _by_contender([one for one in passes if one.folder.name in names])
+    return timed
 
 
 def _by_contender(passes: Sequence[TimePass]) -> Timed:

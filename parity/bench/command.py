@@ -208,5 +208,16 @@ def _fastest(rows: Sequence[BenchRow]) -> list[str]:
         timed = {row.mode: row.speed.step_ms.median for row in own if row.speed.step_ms}
         if len(timed) > 1:
             best = min(own, key=lambda row: timed.get(row.mode, float("inf")))
-            told.append(f"fastest {side} mode here: {best.mode}, over {best.steps} steps without a failure")
+            doubt = "" if is_clear(best, own) else " by its median, though not clearly"
+            told.append(
+                f"fastest {side} mode here: {best.mode}{doubt}, over {best.steps} steps without a failure"
+            )
     return told
+
+
+def is_clear(best: BenchRow, own: Sequence[BenchRow]) -> bool:
+    """Whether the fastest mode is beyond doubt faster than the run's own, or as that one than all others."""
+    if best.ratio_to_own is not None:
+        return best.ratio_to_own.verdict == "FASTER"
+    others = [row.ratio_to_own for row in own if row is not best]
+    return all(ratio is not None and ratio.verdict == "SLOWER" for ratio in others)

@@ -4,6 +4,7 @@ The rule of the verdict (`RULE`) is written down before anything is measured. Mu
 """
 
 import math
+import zlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,7 +16,7 @@ SAME_WITHIN = 0.02
 
 RULE = (
     "Ratio of the median step times, torch / jax. Its interval is the 95 % bootstrap interval (windows drawn "
-    "anew within each pass), widened to hold the ratio of each pair of passes, since two launches of one "
+    "anew within each pass), widened to hold the ratio of each pair of passes, since two passes of one "
     f"program differ too. FASTER: the whole interval below {1 - SAME_WITHIN:g}; SLOWER: above "
     f"{1 + SAME_WITHIN:g}; SAME: within both; AMBIGUOUS: otherwise."
 )
@@ -56,8 +57,10 @@ def ratio(
     a, b = [samples for samples in a if len(samples)], [samples for samples in b if len(samples)]
     if not a or not b:
         return None
-    drawn = draw(a, percentile, _SEED) / draw(b, percentile, _SEED + 1)
-    low, high = (float(bound) for bound in np.percentile(drawn, [2.5, 97.5]))
+    # Seeds by content and bounds that are draws: b / a is the same comparison, with the inverse interval.
+    seeds = _seed(a), _seed(b)
+    drawn = draw(a, percentile, seeds[0]) / draw(b, percentile, seeds[1] + (seeds[0] == seeds[1]))
+    low, high = (float(bound) for bound in np.percentile(drawn, [2.5, 97.5], method="nearest"))
 
     def quotient(one: Sequence[float] | np.ndarray, other: Sequence[float] | np.ndarray) -> float:
         return float(np.percentile(one, percentile) / np.percentile(other, percentile))
@@ -73,6 +76,10 @@ def ratio(
         windows = min(sum(map(len, a)), sum(map(len, b)))
         found.settle = settle(found.median, (low, high), passes, windows)
     return found
+
+
+def _seed(passes: Sequence[Sequence[float]]) -> int:
+    return _SEED + zlib.crc32(np.concatenate([np.asarray(one, np.float64) for one in passes]).tobytes())
 
 
 def draw(passes: Sequence[Sequence[float]], percentile: float, seed: int) -> np.ndarray:
@@ -102,19 +109,26 @@ def settle(median: float, drawn: tuple[float, float], passes: Sequence[float], w
       windows: of the side that has fewer.
     """
     lower, upper = 1 - SAME_WITHIN, 1 + SAME_WITHIN
+    # Distances are logarithms, so that a ratio and its inverse ask for as much.
+    below, above = math.log(median / drawn[0]), math.log(drawn[1] / median)
     if median > upper:
-        want, half = median - upper, median - drawn[0]
+        want, half = math.log(median / upper), below
         apart = [one for one in passes if one <= upper]
     elif median < lower:
-        want, half = lower - median, drawn[1] - median
+        want, half = math.log(lower / median), above
         apart = [one for one in passes if one >= lower]
     else:
-        want, half = min(median - lower, upper - median), max(median - drawn[0], drawn[1] - median)
+        want, half = min(math.log(median / lower), math.log(upper / median)), max(below, above)
         apart = [one for one in passes if not lower <= one <= upper]
     if apart:
         return (
-            f"pairs of passes give {min(passes):.3f} to {max(passes):.3f}, so much do two launches of one "
+            f"pairs of passes give {min(passes):.3f} to {max(passes):.3f}, so much do two passes of one "
             "program differ: more windows will not help, a quieter machine may"
+        )
+    if half >= math.sqrt(_HOPELESS) * want and want > SAME_WITHIN:
+        return (
+            f"windows of one program spread so much that {drawn[0]:.3f} to {drawn[1]:.3f} holds the ratio: "
+            "a quieter machine may settle it, more windows hardly"
         )
     if half >= math.sqrt(_HOPELESS) * want:
         return (

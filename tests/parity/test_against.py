@@ -12,7 +12,7 @@ from parity.plan import Plan, make_plan
 from parity.speed.machine import difference
 from parity.speed.regression import change, parse_limits
 from spec.errors import ExitCode, RuleError
-from tests.parity.timed import ENVIRONMENT, block, run_folder, spec_of, time_pass, with_steps
+from tests.parity.timed import ENVIRONMENT, block, called, run_folder, spec_of, time_pass, with_steps
 
 EAGER, JIT = ("torch", "eager"), ("jax", "jit")
 QUIET = [1.0, 1.01, 0.99, 1.0, 1.02, 1.0, 0.98, 1.01]
@@ -211,3 +211,18 @@ def test_speeds_of_two_hosts_are_left_out_or_refused(
     assert "another device or host" in content["unmeasured"]["against"]
     assert compared(tmp_path, capsys, "--fail-if", "step_ms.median:5%")[0] == 2
     assert compared(tmp_path, capsys, "--fail-if", "step_ms.median:5%", "--across-devices")[0] == 3
+
+
+def test_a_benchmark_of_several_calls_stands_for_its_last(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows of two calls are no figure of either: the machine was twice as slow in the second."""
+    monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
+    for number in (1, 2):
+        folder = saved_run(tmp_path, number, 1.0)
+        called(folder, block(folder, {EAGER: [[2.0] * 8] * 2, JIT: [[1.0] * 8] * 2}, first=11))
+        called(folder, block(folder, {EAGER: [[4.0] * 8] * 2}, first=15))
+    _, text = compared(tmp_path, capsys, "--json", "-")
+    changes = json.loads(text)["against"]["changes"]
+    now = {one["side"]: one["now"] for one in changes if one["figure"] == "step_ms.median"}
+    assert now == {"torch": 4.0, "jax": 1.0}

@@ -7,11 +7,15 @@ from typing import Any
 import pytest
 
 from parity.bench.blocks import alone, calls, check_goes_on, last_launch, last_pass
+from parity.bench.command import is_clear
 from parity.bench.contenders import contenders, why_not
 from parity.bench.rows import rows, told
 from parity.options import Bench
 from parity.plan import Plan, make_plan
 from parity.report import bench_table
+from parity.report.page.costs import Contender
+from parity.report.page.folder import RunFolder
+from parity.report.page.speed import timed
 from spec.errors import RuleError
 from tests.parity.timed import ENVIRONMENT, block, called, run_folder, time_pass
 
@@ -51,6 +55,23 @@ def test_ratios_are_formed_within_a_call_and_never_across(folder: Path) -> None:
     assert to_peer is not None and to_peer.median == pytest.approx(1.2, rel=1e-2)
     assert found[2, "baseline:compile"].ratio_to_peer is None
     assert found[1, "jit"].peer is None
+
+
+def test_the_page_draws_a_row_from_the_windows_of_its_call(folder: Path) -> None:
+    row = next(row for row in rows(folder, calls(folder)) if (row.invocation, row.mode) == (2, "eager"))
+    one = Contender("torch", "eager, call 2", "eager", row.speed, row, True)
+    drawn = [item.step_ms() for item in timed(one, RunFolder(folder))]
+    assert drawn == [pytest.approx(samples) for samples in windows(4.0)]
+
+
+def test_the_fastest_mode_is_named_with_its_doubt(folder: Path) -> None:
+    found = [row for row in rows(folder, calls(folder)) if row.invocation == 1]
+    eager = next(row for row in found if row.mode == "eager")
+    stock = next(row for row in found if row.mode == "baseline:eager")
+    assert is_clear(eager, [eager, stock])
+    assert stock.ratio_to_own is not None
+    stock.ratio_to_own.verdict = "AMBIGUOUS"
+    assert not is_clear(eager, [eager, stock]) and not is_clear(stock, [eager, stock])
 
 
 def test_the_table_names_calls_and_leaves_empty_columns_out(folder: Path) -> None:

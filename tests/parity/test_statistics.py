@@ -61,3 +61,23 @@ def test_the_interval_covers_the_truth_about_95_times_in_100() -> None:
 )
 def test_the_rule_of_the_verdict(low: float, high: float, expected: str) -> None:
     assert verdict(Ratio(median=(low + high) / 2, ci95=[low, high], passes=[])) == expected
+
+
+def test_a_ratio_and_its_inverse_are_one_comparison() -> None:
+    generator = np.random.default_rng(7)
+    for _ in range(100):
+        a, b = (
+            [generator.lognormal(0.0, 0.4, 3).tolist(), generator.lognormal(0.1, 0.4, 3).tolist()]
+            for _ in range(2)
+        )
+        one, inverse = ratio(a, b), ratio(b, a)
+        assert one is not None and inverse is not None
+        assert inverse.ci95 == pytest.approx([1 / one.ci95[1], 1 / one.ci95[0]])
+
+
+def test_what_spreads_is_not_called_equal() -> None:
+    """A ratio of 0.7 with a wide interval: more windows hardly help, yet the two are not about equal."""
+    passes = [[0.5, 0.7, 99.0], [0.6, 0.7, 99.0]], [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
+    found = ratio(*passes)
+    assert found is not None and found.verdict == "AMBIGUOUS"
+    assert "spread so much" in found.settle and "equal" not in found.settle

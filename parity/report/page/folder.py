@@ -86,6 +86,12 @@ class RunFolder:
         """The passes of a purpose."""
         return [one for one in self.passes if one.purpose == purpose and side in (None, one.side)]
 
+    def block(self, call: int, batch: int) -> set[str]:
+        """Names of the passes that a call of `parity bench` measured at a batch."""
+        said = read_object(self.path / "invocations" / f"{call:03d}.json")
+        blocks = [one for one in said.get("blocks") or () if one.get("batch") == batch]
+        return {name for one in blocks for name in one.get("passes") or ()}
+
     def own(self, purpose: str, side: str) -> Pass | None:
         """A side's first pass of a purpose, which is in the run's own precision and no baseline."""
         found = [one for one in self.of(purpose, side) if not one.mode.startswith("baseline:")]

@@ -13,7 +13,7 @@ import msgspec
 from parity.report.charts import samples as chart
 from parity.report.page import costs, words
 from parity.report.page.costs import Contender, Table
-from parity.report.page.folder import RunFolder
+from parity.report.page.folder import Pass, RunFolder
 from parity.report.page.picture import Picture, both
 from parity.report.result import Result
 from parity.report.rows import speed_phrase
@@ -69,11 +69,19 @@ def _contenders(result: Result) -> Iterator[Contender]:
                 yield Contender(side, speed.mode, modes.get(side, speed.mode), speed, None, True)
 
 
+def timed(one: Contender, folder: RunFolder) -> list[Pass]:
+    """The passes that its figures are of."""
+    passes = [item for item in folder.of("time", one.side) if item.mode == one.mode]
+    if one.row is None or one.row.batch is None:
+        return passes
+    measured = folder.block(one.row.invocation, one.row.batch)
+    return [item for item in passes if item.folder.name in measured]
+
+
 def _picture(contenders: Sequence[Contender], folder: RunFolder) -> Picture | None:
     groups = []
     for one in contenders:
-        passes = [item.step_ms() for item in folder.of("time", one.side) if item.mode == one.mode]
-        passes = [samples for samples in passes if samples]
+        passes = [samples for item in timed(one, folder) if (samples := item.step_ms())]
         if passes and one.speed.step_ms is not None:
             spread = one.speed.step_ms
             label = f"{one.label}: median {words.amount(spread.median)} ms"
