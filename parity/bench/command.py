@@ -43,13 +43,16 @@ def bench(options: Bench, argv: Sequence[str]) -> ExitCode:
     saved = against.find(options, plan, folder) if plan.pair else saved
     for note in notes:
         progress.say(note)
+    # What an earlier call left must be readable before minutes are measured beside it.
+    rows.rows(folder, blocks.calls(folder))
     with blocks.alone(folder):
         call, held = _measure(options, argv, plan, axis, chosen, timing, folder, progress)
         result = _result(plan, folder, held, axis, call, started)
         result.reasons += notes
         against.add(result, saved, held)
         deliver.deliver(result, folder, options.json)
-    deliver.tell_failures(result.launches, folder)
+    # Not those of earlier calls: what they left open has been measured since, or is told of by its absence.
+    deliver.tell_failures(assemble.launches(held), folder)
     return ExitCode(result.exit_code)
 
 

@@ -143,7 +143,7 @@ def _crossings(crossings: list[Crossing]) -> Iterator[str]:
     for one in crossings:
         if one.batch is None:
             slower = one.b if one.below == one.a else one.a
-            yield f"at every batch measured {one.below} has the lesser median than {slower}: they do not cross"
+            yield f"{one.below} has a lesser median than {slower} at every batch: they do not cross"
             continue
         low, high = (("beyond the sweep" if bound is None else f"{bound:.3g}") for bound in one.ci95)
         yield (

@@ -3,13 +3,13 @@
 What a side could not measure stays null, with the side's own reason or ours.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from parity.folders import read_json
 from parity.report.result import SideSpeed
 from parity.speed import traces, tracing
 from parity.speed.statistics import spread
@@ -34,7 +34,7 @@ class TimePass:
     @cached_property
     def manifest(self) -> dict[str, Any]:
         """What the side said of itself."""
-        return json.loads((self.folder / "manifest.json").read_text())
+        return read_json(self.folder / "manifest.json")
 
     @cached_property
     def records(self) -> list[dict[str, Any]]:
@@ -45,7 +45,7 @@ class TimePass:
     @property
     def steps(self) -> int:
         """Steps made, warm-up and single calls included."""
-        return int(json.loads((self.folder / "digest.rank0.json").read_text())["step"])
+        return int(read_json(self.folder / "digest.rank0.json")["step"])
 
     @property
     def windows(self) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from parity.bench.rows import rows, told
 from parity.options import Bench
 from parity.plan import Plan, make_plan
 from parity.report import bench_table
+from parity.report.page import conditions
 from parity.report.page.costs import Contender
 from parity.report.page.folder import RunFolder
 from parity.report.page.speed import timed
@@ -62,6 +63,13 @@ def test_the_page_draws_a_row_from_the_windows_of_its_call(folder: Path) -> None
     one = Contender("torch", "eager, call 2", "eager", row.speed, row, True)
     drawn = [item.step_ms() for item in timed(one, RunFolder(folder))]
     assert drawn == [pytest.approx(samples) for samples in windows(4.0)]
+
+
+def test_the_page_says_what_each_call_was_asked(folder: Path) -> None:
+    path = folder / "passes" / "007_torch_time_eager" / "job.json"
+    path.write_text(path.read_text().replace('"windows": 10', '"windows": 7'))
+    told = conditions.asked(RunFolder(folder))
+    assert told.count("passes in this order") == 2 and "7 windows" in told
 
 
 def test_the_fastest_mode_is_named_with_its_doubt(folder: Path) -> None:

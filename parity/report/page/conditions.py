@@ -61,7 +61,7 @@ def _facts(result: Result, folder: RunFolder) -> Iterator[tuple[str, str]]:
     yield "variables", ", ".join(f"{k}={v}" for k, v in (environment.get("variables") or {}).items())
     for run in result.runs:
         yield "problem", f"{run.name}, {run.precision}, hash {run.problem_sha256[:16]}"
-    yield "timing", _timing(folder)
+    yield "timing", asked(folder)
     if result.comparisons and result.comparisons[0].loss is not None:
         yield "loss bound", result.comparisons[0].loss.tolerance_reason
 
@@ -80,17 +80,17 @@ def _machine(environment: dict[str, Any]) -> str:
     return "; ".join(part for part in parts if part)
 
 
-def _timing(folder: RunFolder) -> str:
-    """What a time pass was asked."""
+def asked(folder: RunFolder) -> str:
+    """What the time passes were asked: calls of a benchmark may have asked differently."""
     passes = folder.of("time")
-    if not passes:
-        return ""
-    order = ", ".join(f"{one.side} {one.mode}".strip() for one in passes)
-    timing = read_object(passes[0].folder / "job.json").get("timing") or {}
-    if "windows" not in timing:
-        return f"passes in this order: {order}"
-    return (
-        f"{timing['warmup_steps']} steps of warm-up, {timing['windows']} windows of "
-        f"{timing['steps_per_window']} steps and {timing['calls']} single calls a pass; passes in this "
-        f"order: {order}"
-    )
+    asked: dict[str, list[str]] = {}
+    for one in passes:
+        timing = read_object(one.folder / "job.json").get("timing") or {}
+        words = ""
+        if "windows" in timing:
+            words = (
+                f"{timing['warmup_steps']} steps of warm-up, {timing['windows']} windows of "
+                f"{timing['steps_per_window']} steps and {timing['calls']} single calls a pass; "
+            )
+        asked.setdefault(words, []).append(f"{one.side} {one.mode}".strip())
+    return "; then ".join(f"{words}passes in this order: {', '.join(told)}" for words, told in asked.items())
