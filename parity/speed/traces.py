@@ -17,11 +17,16 @@ from spec.job import Job, read_job
 
 
 def find(timed: Sequence[Path]) -> Path | None:
-    """The finished pass beside timed ones that traced the same step; None where there is none."""
-    for folder in sorted(timed[0].parent.glob("*_trace*"), reverse=True):
-        if not (folder / "done.json").exists() or not (folder / trace.FILE).exists():
+    """The finished pass that traced the step of timed ones, in the call that timed them; None where there
+    is none."""
+    step, last = _step(read_job(timed[0] / "job.json")), max(folder.name for folder in timed)
+    # Names begin with a number. A call traces behind what it timed, so what comes later is of a later call.
+    for folder in sorted(one for one in timed[0].parent.iterdir() if one.name > last):
+        if not (folder / "job.json").exists() or _step(job := read_job(folder / "job.json")) != step:
             continue
-        if _step(read_job(folder / "job.json")) == _step(read_job(timed[0] / "job.json")):
+        if job.purpose == "time":
+            return None
+        if job.purpose == "trace" and (folder / "done.json").exists() and (folder / trace.FILE).exists():
             return folder
     return None
 

@@ -201,6 +201,18 @@ def test_a_trace_of_another_mode_is_not_this_one_s(tmp_path: Path) -> None:
     assert all("--trace" in speed.reasons[name] for name in tracing.FIGURES)
 
 
+def test_a_trace_belongs_to_the_call_that_made_it(tmp_path: Path) -> None:
+    """Two calls of a benchmark time the same step, and the first traces it too; or the second does."""
+    assert speed_of(tmp_path).trace is not None
+    second = a_pass(tmp_path / "003_torch_time", "time")
+    assert side_speed([TimePass(second)]).trace is None  # type: ignore[union-attr]
+    folder = a_pass(tmp_path / "004_torch_trace", "trace")
+    trace.write(dataclasses.replace(TRACE, program=trace.program_of(folder)), folder)
+    for number, own in ((1, "002_torch_trace"), (3, "004_torch_trace")):
+        speed = side_speed([TimePass(tmp_path / f"00{number}_torch_time")])
+        assert speed is not None and speed.trace is not None and speed.trace.folder == own
+
+
 def test_a_trace_without_timing_is_refused() -> None:
     with pytest.raises(RuleError, match="--no-time"):
         traced.check(traced=True, timed=False)
