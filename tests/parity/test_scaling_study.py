@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks.scaling import __main__ as scaling
-from benchmarks.scaling import measure, points, prediction, report
+from benchmarks.scaling import chart, measure, points, prediction, report, table
 from benchmarks.scaling.measure import Study
 from benchmarks.scaling.prediction import NodeRecord
 from parity.bench.blocks import calls
@@ -139,6 +139,24 @@ def test_the_report_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureF
     }  # fmt: skip
     assert "MODEL" in capsys.readouterr().out
     ElementTree.parse(tmp_path / "scaling.svg")
+
+
+def test_no_count_has_a_measured_and_a_modelled_value_side_by_side(tmp_path: Path) -> None:
+    for devices, ms in ((1, 1.4), (2, 5.6)):
+        measured(tmp_path, devices, ms)
+    found = report.make([tmp_path], NODE)
+    here = [row for row in found.model if row.step.devices in (1, 2)]
+    assert len(here) == 4 and all(row.efficiency.value is None for row in here)
+    assert [row.error for row in here] == pytest.approx([0.0] * 4)
+    page = table.markdown(found)
+    (modelled,) = [line for line in page.splitlines() if line.startswith("| toy-mlp | torch | off by")]
+    assert modelled.split(" | ")[2:4] == ["off by +0.0 %"] * 2
+    assert {devices for devices, _ in chart._modelled(found, "toy-mlp", "torch")}.isdisjoint({1, 2})
+
+
+def test_the_page_names_what_it_leaves_out() -> None:
+    page = (RESULTS / "scaling_h200" / "scaling.md").read_text()
+    assert "torch baseline:compile on 1" in page
 
 
 def test_runs_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
