@@ -90,6 +90,7 @@ class Loss(Struct, kw_only=True):
 
     preset: str
     devices: int
+    global_batch: int
     pair: list[str]
     verdict: str
     max_rel: float | None
@@ -237,6 +238,7 @@ def _losses(folders: Sequence[Path]) -> list[Loss]:
                 Loss(
                     preset=about["preset"],
                     devices=about["devices"],
+                    global_batch=about["global_batch"],
                     pair=one.pair,
                     verdict=one.verdict,
                     max_rel=one.loss.max_rel if one.loss else None,
@@ -244,4 +246,4 @@ def _losses(folders: Sequence[Path]) -> list[Loss]:
                     tolerance_source=one.loss.tolerance_source if one.loss else None,
                 )
             )
-    return sorted(rows, key=lambda row: (row.preset, row.devices))
+    return sorted(rows, key=lambda row: (row.preset, row.devices, row.global_batch))

@@ -24,7 +24,15 @@ def _page(found: Scaling) -> Iterator[str]:
         yield f"devices alone (which can be the best peer): {'; '.join(others)}."
     if found.loss:
         yield "\n## The same global batch on one and on several devices\n"
-        heads = "preset", "devices", "pair", "verdict", "loss, largest relative difference", "tolerance"
+        heads = (
+            "preset",
+            "devices",
+            "rows",
+            "pair",
+            "verdict",
+            "loss, largest relative difference",
+            "tolerance",
+        )
         yield from _table(heads, [_loss(row) for row in found.loss])
     if found.predictions:
         yield "\n## Predicted before it was measured\n"
@@ -64,7 +72,8 @@ def _measured(row: Measured) -> list[str]:
 def _loss(row: Loss) -> list[str]:
     compared = f"{row.max_rel:.1e}" if row.max_rel is not None else ""
     allowed = f"{row.tolerance:.0e} {row.tolerance_source}" if row.tolerance is not None else ""
-    return [row.preset, str(row.devices), " / ".join(row.pair), row.verdict, compared, allowed]
+    counts = str(row.devices), str(row.global_batch)
+    return [row.preset, *counts, " / ".join(row.pair), row.verdict, compared, allowed]
 
 
 def _held(row: Held) -> list[str]:
