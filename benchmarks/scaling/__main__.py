@@ -5,8 +5,8 @@
     python -m benchmarks.scaling predict benchmarks/results/bench_h200 --devices 4 --out scaling
 
 `measure` can be broken off and started again. `predict` and `report` read any folder of `parity bench` runs.
-Exit code: 0; 1, 4 or 5 what parity compare says of a side on one and on several devices; 2 usage; 6 something
-was not finished.
+Exit code: 0; 1, 4 or 5 what parity compare says of a side on one and on several devices, in whichever call it
+was found; 2 usage; 6 something was not finished.
 """
 
 import argparse
@@ -16,9 +16,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.scaling import chart, prediction, report, table
-from benchmarks.scaling.measure import Study, measure
+from benchmarks.scaling.measure import measure
 from benchmarks.scaling.model import Node
 from benchmarks.scaling.prediction import NodeRecord
+from benchmarks.scaling.study import Study
 from parity.report.result import write
 from spec import record
 from spec.errors import ExitCode, RuleError
@@ -32,6 +33,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except RuleError as error:
         print(error.message(), file=sys.stderr)
         return int(error.code)
+    except OSError as error:
+        # Of the many writes below --out any can be the first; an error without a file is not about --out.
+        if error.filename is None:
+            raise
+        numbers = f"{error.filename}: {error.strerror}"
+        told = RuleError("The files of a study can be read and written.", numbers, "name a writable --out")
+        print(told.message(), file=sys.stderr)
+        return int(told.code)
     except KeyboardInterrupt:
         print("interrupted: the same command goes on", file=sys.stderr)
         return int(ExitCode.CRASHED)
@@ -56,8 +65,14 @@ def _measure(options: argparse.Namespace) -> ExitCode:
 
 
 def _predict(options: argparse.Namespace) -> ExitCode:
-    (devices,) = _counts(options.devices, most=1)
-    print(prediction.write([options.folder], devices, options.out or options.folder, _assumed(options)))
+    counts = _counts(options.devices)
+    if len(counts) != 1 or counts[0] < 1:
+        raise RuleError(
+            "A prediction is of one number of devices, from 1 on.",
+            f"--devices {options.devices}",
+            "one count a call, as --devices 4",
+        )
+    print(prediction.write([options.folder], counts[0], options.out or options.folder, _assumed(options)))
     return ExitCode.SAME
 
 
@@ -72,9 +87,9 @@ def _report(options: argparse.Namespace) -> ExitCode:
     return ExitCode.SAME
 
 
-def _counts(words: str, most: int | None = None) -> tuple[int, ...]:
+def _counts(words: str) -> tuple[int, ...]:
     found = [int(word) for word in words.split(",") if word.strip().isdecimal()]
-    if len(found) != len(words.split(",")) or (most is not None and len(found) > most):
+    if len(found) != len(words.split(",")):
         raise RuleError("Devices are whole numbers, separated by commas.", f"--devices {words}", "1,2,4,8")
     return tuple(found)
 
@@ -101,7 +116,9 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--devices", default="1,2,4,8")
     one.add_argument("--out", type=Path, required=True)
     one.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
-    one.add_argument("--budget-s", type=float, default=math.inf, help="stop cleanly after so many seconds")
+    one.add_argument(
+        "--budget-s", type=float, default=math.inf, help="stop cleanly after so many seconds, 20 at least"
+    )
     one.add_argument("--trace", action=argparse.BooleanOptionalAction, default=True)
     for name in ("--windows", "--steps-per-window", "--calls", "--warmup-steps"):
         one.add_argument(name, type=int, help="as parity bench has it")

@@ -44,7 +44,12 @@ def _legend() -> Iterator[str]:
         yield svg.marker(number, x + 17, 12, f"mark s{number}")
         yield svg.text(x + 40, 16, name, "name")
         x += 62 + 7.2 * len(name)
-    yield svg.text(0, 38, "marks: measured; dashed: MODEL, which is all there is on grey ground", "note")
+    yield svg.text(
+        0,
+        38,
+        "marks: measured; dashed: MODEL of counts not measured, which is all there is on grey ground",
+        "note",
+    )
 
 
 def _panel(found: Scaling, preset: str, area: Area) -> Iterator[str]:
@@ -81,5 +86,8 @@ def _measured(found: Scaling, preset: str, family: str) -> list[Point]:
 
 
 def _modelled(found: Scaling, preset: str, family: str) -> list[Point]:
-    rows = [one.step for one in found.model if (one.step.preset, one.step.family) == (preset, family)]
+    """Where it is all there is: beside a mark a second value would contradict it."""
+    known = {devices for devices, _ in _measured(found, preset, family)}
+    own = [one.step for one in found.model if (one.step.preset, one.step.family) == (preset, family)]
+    rows = [row for row in own if row.devices not in known]
     return [(row.devices, row.step_ms.value) for row in rows if row.step_ms.value is not None]

@@ -38,14 +38,23 @@ class Fit(Struct, kw_only=True, omit_defaults=True):
     """The counts that it was fitted on."""
     gradient_bytes: int
     host_ms: Known
+    """On the largest count, which stands for all that were not measured."""
     compute_ms: Known
     exposed_ms: dict[int, Known]
     """By number of devices."""
     bandwidth_gb_per_s: Known
     latency_us: Known
     """Of one hop."""
-    draws_ms: tuple[float, ...] = ()
-    """Launches of one rank; a file leaves them out, since they stand in the runs."""
+    host_by_count_ms: dict[int, Known] = {}
+    """Where it was measured; a host that other ranks share launches more slowly the more there are."""
+    draws_ms: dict[int, tuple[float, ...]] = {}
+    """Launches of one rank by number of devices; a file leaves them out, since they stand in the runs."""
+
+    def launching(self, devices: int) -> tuple[Known, tuple[float, ...]]:
+        """Host time and launches on so many devices: its own, or else those of the largest count."""
+        if own := self.draws_ms.get(devices):
+            return self.host_by_count_ms[devices], own
+        return self.host_ms, self.draws_ms[max(self.draws_ms)]
 
     @property
     def link(self) -> Link | None:
@@ -72,7 +81,7 @@ class Predicted(Struct, kw_only=True, omit_defaults=True):
 
 def without_draws(one: Fit) -> Fit:
     """A fit as files hold it."""
-    return msgspec.structs.replace(one, draws_ms=())
+    return msgspec.structs.replace(one, draws_ms={})
 
 
 def missing(why: str) -> Known:
@@ -99,7 +108,8 @@ def fit(points: Iterable[Point]) -> list[Fit]:
 def _alone(preset: str, family: Family, own: Mapping[int, Point]) -> Fit:
     """What a family's own points tell; the link is put in later."""
     last = own[max(own)]
-    draws = host_draws(last)
+    draws = {n: host_draws(one) for n, one in sorted(own.items())}
+    hosts = {n: _host(own[n], draws[n]) for n in draws}
     compute = _device_time(own[1]) if 1 in own else missing("its step on one device was not measured")
     unknown = missing("")
     return Fit(
@@ -107,11 +117,12 @@ def _alone(preset: str, family: Family, own: Mapping[int, Point]) -> Fit:
         family=family,
         devices=sorted(own),
         gradient_bytes=last.gradient_bytes,
-        host_ms=_host(last, draws),
+        host_ms=hosts[max(own)],
         compute_ms=compute,
         exposed_ms={n: _exposed(one, compute) for n, one in sorted(own.items()) if n > 1},
         bandwidth_gb_per_s=unknown,
         latency_us=unknown,
+        host_by_count_ms=hosts,
         draws_ms=draws,
     )
 
@@ -225,14 +236,15 @@ def exposed_ms(one: Fit, devices: int, node: Node) -> Known:
 def predict(one: Fit, devices: int, node: Node) -> Predicted:
     """The step on so many devices at the same batch a device."""
     exposed = exposed_ms(one, devices, node)
-    lacking = [known for known in (one.host_ms, one.compute_ms, exposed) if known.value is None]
+    host, draws = one.launching(devices)
+    lacking = [known for known in (host, one.compute_ms, exposed) if known.value is None]
     if lacking:
         step = skew = missing(lacking[0].how)
     else:
-        found = model.step(one.compute_ms.value + exposed.value, one.draws_ms, devices)  # type: ignore[operator]
-        tail = devices > len(one.draws_ms)
+        found = model.step(one.compute_ms.value + exposed.value, draws, devices)  # type: ignore[operator]
+        tail = devices > len(draws)
         beyond = ", beyond them an assumed exponential tail" if tail else ""
-        how = f"last of {devices} independent draws of {len(one.draws_ms)} dispatch times{beyond}"
+        how = f"last of {devices} independent draws of {len(draws)} dispatch times{beyond}"
         skew = Known(value=found.skew, source="assumed" if tail else "predicted", how=how)
         step = Known(value=found.total, source="predicted", how="max(host, compute + exposed) + skew")
     return Predicted(
@@ -240,7 +252,7 @@ def predict(one: Fit, devices: int, node: Node) -> Predicted:
         family=one.family,
         devices=devices,
         step_ms=step,
-        host_ms=one.host_ms,
+        host_ms=host,
         compute_ms=one.compute_ms,
         exposed_ms=exposed,
         skew_ms=skew,

@@ -13,7 +13,11 @@ from benchmarks.scaling.fit import Fit, Predicted
 from benchmarks.scaling.model import Link, Node
 from benchmarks.scaling.points import Point
 from parity.report.result import to_json
-from spec.errors import RuleError
+from spec.errors import RuleError, few
+
+
+class CannotPredict(RuleError):
+    """There is nothing, or no longer anything, to say of a count before it is measured."""
 
 
 class NodeRecord(Struct, kw_only=True):
@@ -53,7 +57,8 @@ def write(folders: Iterable[Path], devices: int, out: Path, assumed: NodeRecord)
     """Predicts so many devices from all smaller counts in these folders; returns the file.
 
     Raises:
-      RuleError: the prediction is there already, that count is measured already, or no smaller one is.
+      RuleError: the prediction is there already.
+      CannotPredict: that count is measured already, no smaller one is, or they tell nothing of it.
     """
     folders, path = list(folders), path_of(out, devices)
     if path.exists():
@@ -64,6 +69,7 @@ def write(folders: Iterable[Path], devices: int, out: Path, assumed: NodeRecord)
     fits, sure = fit.fit(smaller), uncertainty.intervals(smaller, devices, assumed.node)
     used = {one.folder for one in smaller}
     steps = [fit.predict(one, devices, assumed.node) for one in fits]
+    _check_any(steps, sorted({one.devices for one in smaller}))
     made = Prediction(
         schema_version=1,
         devices=devices,
@@ -84,19 +90,31 @@ def write(folders: Iterable[Path], devices: int, out: Path, assumed: NodeRecord)
 def _smaller(found: Sequence[Point], devices: int) -> list[Point]:
     """What a prediction may know."""
     if late := sorted({one.folder for one in found if one.devices == devices}):
-        raise RuleError(
+        raise CannotPredict(
             "A prediction is made before its measurement.",
             f"{devices} devices are measured in {late[0]}",
             "predict a count that is not measured yet",
         )
     smaller = [one for one in found if one.devices < devices]
     if not smaller:
-        raise RuleError(
+        raise CannotPredict(
             "A prediction is made from smaller numbers of devices.",
             f"{devices} devices, measured: {sorted({one.devices for one in found})}",
             "measure fewer devices first",
         )
     return smaller
+
+
+def _check_any(steps: Sequence[Predicted], counts: Sequence[int]) -> None:
+    """A file without a number would stand in the way of one with numbers, since it is made once."""
+    if any(one.step_ms.value is not None for one in steps):
+        return
+    reasons = dict.fromkeys(one.step_ms.how for one in steps)
+    raise CannotPredict(
+        "A prediction has a number: the all-reduce of a step must have been seen on some devices.",
+        f"measured on {', '.join(map(str, counts))}: {few(list(reasons))}",
+        "measure 1 and a second count first",
+    )
 
 
 def read(folders: Iterable[Path]) -> list[Prediction]:

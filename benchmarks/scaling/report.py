@@ -24,7 +24,8 @@ LOSS = "loss"
 ASSUMPTIONS = (
     "The batch of a device is constant, and so is its compute, whatever the number of devices.",
     "Devices and hosts are alike, and none breaks or slows down: no stragglers, no drifting clocks.",
-    "The host launches as fast beside other ranks as on the largest number of devices measured.",
+    "The host launches as fast beside other ranks as on the largest number of devices measured; on a number "
+    "that was measured as it did there.",
     "Launches of ranks are independent draws of the dispatch times of rank 0, and a step waits for the last "
     "of them: nothing is hidden by launching ahead. Beyond the sample there is an exponential tail above its "
     "90th percentile.",
@@ -79,7 +80,9 @@ class Modelled(Struct, kw_only=True):
 
     step: Predicted
     efficiency: Known
-    """T(1) measured / T(N) predicted."""
+    """T(1) measured / T(N) predicted; missing where T(N) was measured, since that tells it."""
+    error: float | None
+    """Predicted / measured - 1; null where this count was not measured."""
 
 
 class Loss(Struct, kw_only=True):
@@ -87,6 +90,7 @@ class Loss(Struct, kw_only=True):
 
     preset: str
     devices: int
+    global_batch: int
     pair: list[str]
     verdict: str
     max_rel: float | None
@@ -101,6 +105,8 @@ class Scaling(Struct, kw_only=True):
     schema_version: int
     device: str
     measured: list[Measured]
+    left_out: dict[str, list[int]]
+    """Contenders that were measured but stand for no family, with the numbers of devices."""
     predictions: list[Held]
     fits: list[Fit]
     model: list[Modelled]
@@ -130,9 +136,8 @@ def make(folders: Sequence[Path], assumed: NodeRecord) -> Scaling:
         measured=[_measured(one, alone.get(key[:2])) for key, one in chosen.items()],
         predictions=held,
         fits=[fit.without_draws(one) for one in fits],
-        model=[
-            _modelled(one, n, assumed, alone.get((one.preset, one.family))) for one in fits for n in counts
-        ],
+        left_out=_left_out(found, chosen),
+        model=[_modelled(one, n, assumed, chosen) for one in fits for n in counts],
         assumed=assumed,
         assumptions=list(ASSUMPTIONS),
         loss=loss,
@@ -173,9 +178,28 @@ def _efficiency(alone: Point | None, step: Known) -> Known:
     return Known(value=alone.step_ms.median / step.value, source=step.source, how=how)
 
 
-def _modelled(one: Fit, devices: int, assumed: NodeRecord, alone: Point | None) -> Modelled:
+def _left_out(found: Sequence[Point], chosen: dict[tuple[str, Family, int], Point]) -> dict[str, list[int]]:
+    shown = {(one.preset, one.mode, one.devices) for one in chosen.values()}
+    others = sorted(
+        {(one.mode, one.devices) for one in found if (one.preset, one.mode, one.devices) not in shown}
+    )
+    return {mode: [n for of, n in others if of == mode] for mode, _ in others}
+
+
+def _modelled(
+    one: Fit, devices: int, assumed: NodeRecord, chosen: dict[tuple[str, Family, int], Point]
+) -> Modelled:
     step = fit.predict(one, devices, assumed.node)
-    return Modelled(step=step, efficiency=_efficiency(alone, step.step_ms))
+    here = chosen.get((one.preset, one.family, devices))
+    if here is None:
+        alone = chosen.get((one.preset, one.family, 1))
+        return Modelled(step=step, efficiency=_efficiency(alone, step.step_ms), error=None)
+    # Two values of one ratio would contradict each other.
+    told = missing("measured, see there")
+    value = step.step_ms.value
+    return Modelled(
+        step=step, efficiency=told, error=value / here.step_ms.median - 1 if value is not None else None
+    )
 
 
 def _held(folders: Sequence[Path], chosen: dict[tuple[str, Family, int], Point]) -> list[Held]:
@@ -214,6 +238,7 @@ def _losses(folders: Sequence[Path]) -> list[Loss]:
                 Loss(
                     preset=about["preset"],
                     devices=about["devices"],
+                    global_batch=about["global_batch"],
                     pair=one.pair,
                     verdict=one.verdict,
                     max_rel=one.loss.max_rel if one.loss else None,
@@ -221,4 +246,4 @@ def _losses(folders: Sequence[Path]) -> list[Loss]:
                     tolerance_source=one.loss.tolerance_source if one.loss else None,
                 )
             )
-    return sorted(rows, key=lambda row: (row.preset, row.devices))
+    return sorted(rows, key=lambda row: (row.preset, row.devices, row.global_batch))

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from benchmarks.scaling.fit import Fit, Known
-from benchmarks.scaling.report import Held, Loss, Measured, Scaling
+from benchmarks.scaling.report import Held, Loss, Measured, Modelled, Scaling
 
 
 def markdown(found: Scaling) -> str:
@@ -18,9 +18,21 @@ def _page(found: Scaling) -> Iterator[str]:
     yield "\n## Measured\n"
     heads = "preset", "step", "devices", "step_ms", "launch_us", "exposed_ms", "T(1) / T(N)", "/ best peer"
     yield from _table(heads, [_measured(row) for row in found.measured])
+    if found.left_out:
+        others = (f"{mode} on {', '.join(map(str, counts))}" for mode, counts in found.left_out.items())
+        yield "\nMeasured too, but left out, being slower modes of a step or baselines of one number of"
+        yield f"devices alone (which can be the best peer): {'; '.join(others)}."
     if found.loss:
         yield "\n## The same global batch on one and on several devices\n"
-        heads = "preset", "devices", "pair", "verdict", "loss, largest relative difference", "tolerance"
+        heads = (
+            "preset",
+            "devices",
+            "rows",
+            "pair",
+            "verdict",
+            "loss, largest relative difference",
+            "tolerance",
+        )
         yield from _table(heads, [_loss(row) for row in found.loss])
     if found.predictions:
         yield "\n## Predicted before it was measured\n"
@@ -30,6 +42,7 @@ def _page(found: Scaling) -> Iterator[str]:
     heads = "preset", "step", "fitted on", "host ms", "compute ms", "exposed ms", "link GB/s", "hop us"
     yield from _table(heads, [_fit(row) for row in found.fits])
     yield "\n## MODEL: step_ms (T(1) / T(N)), computed and not measured\n"
+    yield "Where a step was measured, the cell is how far off the model is there.\n"
     yield from _beyond(found)
     yield "\nIt assumes:\n"
     yield from (f"- {words}" for words in found.assumptions)
@@ -59,7 +72,8 @@ def _measured(row: Measured) -> list[str]:
 def _loss(row: Loss) -> list[str]:
     compared = f"{row.max_rel:.1e}" if row.max_rel is not None else ""
     allowed = f"{row.tolerance:.0e} {row.tolerance_source}" if row.tolerance is not None else ""
-    return [row.preset, str(row.devices), " / ".join(row.pair), row.verdict, compared, allowed]
+    counts = str(row.devices), str(row.global_batch)
+    return [row.preset, *counts, " / ".join(row.pair), row.verdict, compared, allowed]
 
 
 def _held(row: Held) -> list[str]:
@@ -82,11 +96,18 @@ def _beyond(found: Scaling) -> Iterator[str]:
     counts = sorted({one.step.devices for one in found.model})
     rows: dict[tuple[str, str], list[str]] = {}
     for one in found.model:
-        share = f" ({one.efficiency.value:.2f})" if one.efficiency.value is not None else ""
-        rows.setdefault((one.step.preset, one.step.family), []).append(_cell(one.step.step_ms) + share)
+        rows.setdefault((one.step.preset, one.step.family), []).append(_modelled(one))
     yield from _table(
         ["preset", "step", *(f"{n:,}" for n in counts)], [[*name, *cells] for name, cells in rows.items()]
     )
+
+
+def _modelled(row: Modelled) -> str:
+    if row.error is not None:
+        # Adding 0 makes -0.0 a plain one.
+        return f"off by {round(100 * row.error, 1) + 0.0:+.1f} %"
+    share = f" ({row.efficiency.value:.2f})" if row.efficiency.value is not None else ""
+    return _cell(row.step.step_ms) + share
 
 
 def _cell(known: Known) -> str:

@@ -33,7 +33,7 @@ def test_every_command_of_the_page_runs(tmp_path: Path) -> None:
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
     found = json.loads((tmp_path / "try" / "scaling.json").read_text())
     assert {row["devices"] for row in found["measured"]} == {1, 2}
-    assert {row["devices"] for row in found["predictions"]} == {2}
+    assert found["predictions"] == [], "one count predicts nothing"
     assert [(row["verdict"], row["devices"]) for row in found["loss"]] == [("SAME", 2)] * 2
     assert all(row["max_rel"] < row["tolerance"] for row in found["loss"])
 

@@ -121,6 +121,17 @@ def test_a_step_that_the_host_decides_takes_its_launch_and_the_wait_for_the_last
     assert far.skew_ms.source == "assumed" and "assumed exponential tail" in far.skew_ms.how
 
 
+def test_a_count_that_was_measured_has_its_own_host_time() -> None:
+    """Alone the host launches in 1 ms, beside another rank in 4; only what was not measured takes the 4."""
+    alone = point("small", 1, 1.365, draws_ms=(1.0,) * 20)
+    crowded = point("small", 2, 5.575, draws_ms=(4.0,) * 20)
+    found = of(fit([alone, crowded]), "small")
+    assert predict(found, 1, NODE).step_ms.value == pytest.approx(1.365)
+    assert predict(found, 2, NODE).step_ms.value == pytest.approx(5.575)
+    hosts = [predict(found, n, NODE).host_ms.value for n in (1, 2, 4)]
+    assert hosts == pytest.approx([1.0, 4.0, 4.0])
+
+
 def test_single_calls_that_take_longer_than_steps_are_made_smaller() -> None:
     point_of = point("small", 1, 12.0, "torch ddp", draws_ms=(16.0,) * 20, busy_ms=1.0)
     found = of(fit([point_of]), "small", "torch ddp")

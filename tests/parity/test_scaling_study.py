@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks.scaling import __main__ as scaling
-from benchmarks.scaling import measure, points, prediction, report
-from benchmarks.scaling.measure import Study
+from benchmarks.scaling import chart, loss, measure, points, prediction, report, table
 from benchmarks.scaling.prediction import NodeRecord
+from benchmarks.scaling.study import Study
 from parity.bench.blocks import calls
 from parity.bench.rows import rows
 from parity.report import deliver
@@ -141,6 +141,24 @@ def test_the_report_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureF
     ElementTree.parse(tmp_path / "scaling.svg")
 
 
+def test_no_count_has_a_measured_and_a_modelled_value_side_by_side(tmp_path: Path) -> None:
+    for devices, ms in ((1, 1.4), (2, 5.6)):
+        measured(tmp_path, devices, ms)
+    found = report.make([tmp_path], NODE)
+    here = [row for row in found.model if row.step.devices in (1, 2)]
+    assert len(here) == 4 and all(row.efficiency.value is None for row in here)
+    assert [row.error for row in here] == pytest.approx([0.0] * 4)
+    page = table.markdown(found)
+    (modelled,) = [line for line in page.splitlines() if line.startswith("| toy-mlp | torch | off by")]
+    assert modelled.split(" | ")[2:4] == ["off by +0.0 %"] * 2
+    assert {devices for devices, _ in chart._modelled(found, "toy-mlp", "torch")}.isdisjoint({1, 2})
+
+
+def test_the_page_names_what_it_leaves_out() -> None:
+    page = (RESULTS / "scaling_h200" / "scaling.md").read_text()
+    assert "torch baseline:compile on 1" in page
+
+
 def test_runs_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
     measured(tmp_path, 1, 4.0)
     other = measured(tmp_path / "other", 2, 4.0) / "run.json"
@@ -176,14 +194,14 @@ def test_what_is_finished_is_not_measured_again(tmp_path: Path) -> None:
 def test_all_counts_share_one_global_batch(tmp_path: Path) -> None:
     for devices in ((1, 2, 4, 8), (1, 3), (16,)):
         for name in ("toy-mlp", "tiny", "gpt2-124m"):
-            rows_of = measure.global_batch(study(tmp_path, devices=devices), name)
+            rows_of = loss.global_batch(study(tmp_path, devices=devices), name)
             for n in devices:
                 # What the command refuses is refused here.
                 run_spec(name, devices=n, global_batch=rows_of)
 
 
 def test_no_time_left_starts_nothing(tmp_path: Path) -> None:
-    assert measure.measure(study(tmp_path, budget_s=1.0)) == ExitCode.CRASHED
+    assert measure.measure(study(tmp_path, budget_s=20.0, began=-1e9)) == ExitCode.CRASHED
     assert list(tmp_path.iterdir()) == []
 
 
@@ -233,13 +251,14 @@ def test_a_study_is_measured_once(tmp_path: Path) -> None:
     argv = ["measure", "--presets", "toy-mlp", "--devices", "1,2", "--device", "cpu", "--out", "found"]
     done = run([*argv, *SHORT], tmp_path)
     assert done.returncode == ExitCode.NOT_COMPARABLE, done.stdout + done.stderr
-    said = [line.split(" --")[0] for line in done.stdout.splitlines()]
-    assert [line.split()[1] for line in said[:6]] == ["bench", "2", "bench", "run", "run", "compare"]
-    assert said[1].startswith("predicted 2 devices before measuring them")
+    said = [line for line in done.stdout.splitlines() if line.startswith("parity ")]
+    assert [line.split()[1] for line in said] == ["bench", "bench", "run", "run", "compare"]
+    assert "2 devices are measured without a prediction" in done.stdout
     again = run(argv, tmp_path)
-    assert (again.returncode, again.stdout) == (0, "")
+    assert again.returncode == ExitCode.NOT_COMPARABLE
+    assert again.stdout.splitlines()[1:] == ["nothing is left: python -m benchmarks.scaling report found"]
     assert run(["report", "found"], tmp_path).returncode == 0
     found = json.loads((tmp_path / "found" / "scaling.json").read_text())
     assert {row["devices"] for row in found["measured"]} == {1, 2}
     assert [(row["verdict"], row["devices"]) for row in found["loss"]] == [("NOT_COMPARABLE", 2)] * 2
-    assert {row["measured_ms"]["source"] for row in found["predictions"]} == {"measured"}
+    assert found["predictions"] == [], "one count predicts nothing"
