@@ -13,6 +13,7 @@ from parity.report.traced import TraceRecord
 from parity.speed import nodes, perfetto, provenance, tracing
 from parity.speed.spans import Parted
 from spec import trace
+from spec.errors import RuleError
 from spec.job import Job, read_job
 
 
@@ -22,11 +23,16 @@ def find(timed: Sequence[Path]) -> Path | None:
     step, last = _step(read_job(timed[0] / "job.json")), max(folder.name for folder in timed)
     # Names begin with a number. A call traces behind what it timed, so what comes later is of a later call.
     for folder in sorted(one for one in timed[0].parent.iterdir() if one.name > last):
-        if not (folder / "job.json").exists() or _step(job := read_job(folder / "job.json")) != step:
+        try:
+            job = read_job(folder / "job.json")
+        except RuleError:
+            # A pass that was broken off, or one that its side refused, has nothing to do with these.
+            continue
+        if job.purpose not in ("time", "trace") or _step(job) != step:
             continue
         if job.purpose == "time":
             return None
-        if job.purpose == "trace" and (folder / "done.json").exists() and (folder / trace.FILE).exists():
+        if (folder / "done.json").exists() and (folder / trace.FILE).exists():
             return folder
     return None
 
