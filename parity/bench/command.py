@@ -44,7 +44,7 @@ def bench(options: Bench, argv: Sequence[str]) -> ExitCode:
     for note in notes:
         progress.say(note)
     # What an earlier call left must be readable before minutes are measured beside it.
-    rows.rows(folder, blocks.calls(folder))
+    rows.check(folder, blocks.calls(folder))
     with blocks.alone(folder):
         call, held = _measure(options, argv, plan, axis, chosen, timing, folder, progress)
         result = _result(plan, folder, held, axis, call, started)

@@ -22,6 +22,17 @@ def rows(folder: Path, calls: Sequence[Call]) -> list[BenchRow]:
     return sorted(found, key=lambda row: row.batch or 0)
 
 
+def check(folder: Path, calls: Sequence[Call]) -> None:
+    """Reads what the rows are made of, and computes nothing.
+
+    Raises:
+      RuleError: a finished pass cannot be read.
+    """
+    for block in (block for call in calls for block in call.blocks):
+        for one in (one for passes in passes_of(folder, block).values() for one in passes):
+            _ = one.manifest, one.records, one.steps
+
+
 def passes_of(folder: Path, block: Block) -> Passes:
     """The finished passes of a block by contender; contenders without one are left out."""
     found = {contender: block.finished(folder, contender) for contender in block.contenders}

@@ -17,7 +17,7 @@ from parity.equivalence.statement import Statement
 from parity.report import console
 from parity.report import seeds as lines
 from parity.report.equivalence import Equivalence
-from parity.report.result import Result, Seconds
+from parity.report.result import Result
 from spec import record
 from spec.environment import describe_environment
 from spec.errors import RuleError
@@ -25,6 +25,7 @@ from spec.pairs import Pair
 from spec.pairs.materialise import Outline
 from tests.parity.conftest import command, environ
 from tests.parity.pass_writer import make_content, small_job, small_spec
+from tests.parity.results import empty_result
 
 SEEDS = tuple(range(10))
 
@@ -142,23 +143,8 @@ def test_written_seeds_are_concluded(tmp_path: Path) -> None:
 
 
 def record_of(found: Equivalence) -> Result:
-    return Result(
-        schema_version=1,
-        command="equivalence",
-        verdict="INCONCLUSIVE",
-        exit_code=4,
-        reasons=found.notes,
-        runs=[],
-        curves={},
-        numerics=None,
-        comparisons=[],
-        speed=None,
-        capture=None,
-        bench=[],
-        launches=[],
-        seconds=Seconds(total=0.0, launches=0.0, start_up=0.0, compile=0.0, jobs=0.0, judge=0.0),
-        unmeasured={},
-        equivalence=found,
+    return empty_result(
+        "equivalence", verdict="INCONCLUSIVE", exit_code=4, reasons=found.notes, equivalence=found
     )
 
 

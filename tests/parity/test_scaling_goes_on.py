@@ -8,8 +8,9 @@ import pytest
 
 from benchmarks.scaling import __main__ as scaling
 from benchmarks.scaling import loss, measure, prediction, study
-from parity.report.result import SCHEMA_VERSION, Result, Seconds, write
+from parity.report.result import write
 from spec.errors import ExitCode, RuleError
+from tests.parity.results import empty_result
 from tests.parity.test_scaling_study import NODE, measured
 from tests.parity.test_scaling_study import study as asked
 
@@ -19,25 +20,7 @@ WORDS = "measure --presets toy-mlp --devices 1,2 --device cpu --out {out}"
 def compared(path: Path, code: ExitCode) -> None:
     """What `parity compare` leaves, as far as a study reads it."""
     path.parent.mkdir(parents=True)
-    result = Result(
-        schema_version=SCHEMA_VERSION,
-        command="compare",
-        verdict=None,
-        exit_code=int(code),
-        reasons=[],
-        runs=[],
-        curves={},
-        numerics=None,
-        comparisons=[],
-        speed=None,
-        capture=None,
-        bench=[],
-        launches=[],
-        seconds=Seconds(total=1.0, launches=1.0, start_up=0.0, compile=0.0, jobs=1.0, judge=0.0),
-        unmeasured={},
-        invocations=[],
-    )
-    write(result, path)
+    write(empty_result("compare", exit_code=int(code)), path)
 
 
 @pytest.mark.parametrize("code", [0, 1, 4, 5])

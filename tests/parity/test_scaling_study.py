@@ -15,12 +15,13 @@ from benchmarks.scaling.study import Study
 from parity.bench.blocks import calls
 from parity.bench.rows import rows
 from parity.report import deliver
-from parity.report.result import SCHEMA_VERSION, Result, Seconds, write
+from parity.report.result import write
 from spec import trace
 from spec.errors import ExitCode, RuleError
 from spec.presets import run_spec
 from spec.run import Execution
 from tests.parity.conftest import ROOT, environ
+from tests.parity.results import empty_result
 from tests.parity.timed import block, called, run_folder
 from tests.parity.trace_writer import launched_as_a_graph
 
@@ -38,25 +39,8 @@ def measured(home: Path, devices: int, step_ms: float, minute: int = 0) -> Path:
     found = {("torch", "eager"): [[step_ms] * 3] * 2, stock: [[2 * step_ms] * 3] * 2}
     called(folder, block(folder, found))
     made = calls(folder)
-    result = Result(
-        schema_version=SCHEMA_VERSION,
-        command="bench",
-        verdict=None,
-        exit_code=0,
-        reasons=[],
-        runs=[],
-        curves={},
-        numerics=None,
-        comparisons=[],
-        speed=None,
-        capture=None,
-        bench=rows(folder, made),
-        launches=[],
-        seconds=Seconds(total=1.0, launches=1.0, start_up=0.0, compile=0.0, jobs=1.0, judge=0.0),
-        unmeasured={},
-        invocations=[one.told() for one in made],
-    )
-    write(result, folder / "result.json")
+    told = empty_result("bench", bench=rows(folder, made), invocations=[one.told() for one in made])
+    write(told, folder / "result.json")
     return folder
 
 
