@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import lax
 
-from jax_impl.layers import Embed, Linear, at_least_float32
+from jax_impl.layers import Embed, Linear, at_least_float32, gelu
 from jax_impl.loss import cross_entropy
 from spec.edits import Constants
 from spec.precision import Profile
@@ -51,10 +51,7 @@ class FeedForward(nnx.Module):
 
     def __call__(self, x_BTC: jax.Array) -> jax.Array:
         """(B, T, C) -> (B, T, C)."""
-        h_BTF = self.fc(x_BTC)
-        # One op, one rounding: in bfloat16 each of GELU's ten operations would round by itself.
-        active_BTF = jax.nn.gelu(at_least_float32(h_BTF), approximate=self.approximate)
-        return self.proj(active_BTF.astype(h_BTF.dtype))
+        return self.proj(gelu(self.fc(x_BTC), self.approximate))
 
 
 class Block(nnx.Module):
