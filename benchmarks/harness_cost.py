@@ -102,10 +102,7 @@ def _in_process(options: argparse.Namespace, side: str) -> list[float]:
     argv = [sys.executable, str(Path(__file__).resolve()), *words, "--plain", side]
     environ = os.environ | side_environ(options.device, 1)
     # A session of its own, as the referee gives a side: a busy Linux shares its cores among sessions.
-    done = subprocess.run(
-        argv, env=environ, capture_output=True, text=True, check=True, start_new_session=True
-    )
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(_output(argv, environ, start_new_session=True).splitlines()[-1])
 
 
 def _through_bench(options: argparse.Namespace, side: str) -> list[float]:
@@ -126,9 +123,18 @@ def _through_bench(options: argparse.Namespace, side: str) -> list[float]:
         for name in ("windows", "steps_per_window", "warmup_steps"):
             words += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
         argv = [sys.executable, "-m", "parity", "bench", options.preset, *words]
-        environ = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parent.parent)}
-        subprocess.run(argv, env=environ, capture_output=True, check=True)
+        path = [str(Path(__file__).resolve().parent.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+        environ = os.environ | {"PYTHONPATH": os.pathsep.join(path)}
+        _output(argv, environ)
         return TimePass(min(Path(out).glob("*/passes/001_*"))).step_ms
+
+
+def _output(argv: list[str], environ: dict[str, str], **options: Any) -> str:
+    """What a process that ends well printed."""
+    done = subprocess.run(argv, env=environ, capture_output=True, text=True, check=False, **options)
+    if done.returncode:
+        sys.exit(f"{' '.join(argv)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return done.stdout
 
 
 def _plain(options: argparse.Namespace) -> list[float]:

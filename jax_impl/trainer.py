@@ -314,4 +314,8 @@ class Trainer:
 
     def close(self) -> None:
         """Leaves the group of processes; to be called on every way out by whoever let the trainer join it."""
+        if self.ranks.processes == 1:
+            # A thread of XLA's that computes while Python ends would end the process by a signal.
+            leaves = jax.tree.leaves(self.state.train_state)
+            self.ranks.synchronize([leaf for leaf in leaves if not leaf.is_deleted()])
         self.ranks.close()
