@@ -48,7 +48,8 @@ _TABLE = (
         "copies and fills), counted in a trace from one step's call to the next one's, reading of metrics "
         "included; where one such call makes another, only the outer one counts. A process with several "
         "devices launches for all, and what follows is of the first. The mean over the traced steps but the "
-        "first; where a launch makes several steps, its share of one, as in all that follow.",
+        "first four, as in all that follow: an instrument takes milliseconds there to settle. Where a launch "
+        "makes several steps, its share of one.",
     ),
     Figure(
         "launch_calls_by_api",
@@ -70,27 +71,27 @@ _TABLE = (
         "device_busy_ms",
         "ms",
         "Length of the union of the intervals in which a device ran a kernel, copy or fill, in one traced "
-        "step; work that overlaps counts once. The median over the traced steps but the first.",
+        "step; work that overlaps counts once. The median.",
     ),
     Figure(
         "device_idle_share",
         "1",
         "1 - device_busy_ms / span, where the span of a step is taken from the SAME trace: from the "
         "beginning of its first device activity to that of the next step's first (for the last step, to the "
-        "end of its last). Of all traced steps but the first together.",
+        "end of its last). Of all counted steps together.",
     ),
     Figure(
         "gap_us",
         "us",
         "Time between the end of all that a device runs and the beginning of the next thing that it runs, "
-        "within and between the traced steps but the first: median, 90th percentile and largest gap, how "
+        "within and between the counted steps: median, 90th percentile and largest gap, how "
         "many a step has, and the share of the span that they take.",
     ),
     Figure(
         "exposed_communication_ms",
         "ms",
         "Time of one step in which a device runs collectives and no other kernel beside them; waiting for "
-        "the other ranks inside a collective counts. The median over the traced steps but the first.",
+        "the other ranks inside a collective counts. The median.",
     ),
     Figure(
         "launch_latency_us",

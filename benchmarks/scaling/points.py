@@ -162,10 +162,10 @@ def _traced(folder: Path, row: BenchRow) -> float | None:
 
 
 def collective_ms(pass_folder: Path) -> float | None:
-    """Mean sum of the collectives of a traced step in ms, the first step left out; None without any."""
+    """Mean sum of the collectives of a traced step in ms, of its settled steps; None without any."""
     if not (pass_folder / trace.FILE).exists():
         return None
-    steps = Parted(trace.read(pass_folder)).steps[1:]
+    steps = Parted(trace.read(pass_folder)).settled
     spans = [span.duration_us for one in steps for span in one.work if span.kind == "collective"]
     return sum(spans) / 1e3 / sum(one.steps for one in steps) if spans else None
 

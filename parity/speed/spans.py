@@ -12,6 +12,10 @@ from itertools import pairwise
 from parity.speed.intervals import Interval
 from spec.trace import DeviceSpan, HostSpan, Trace
 
+_SETTLING_STEPS = 4
+"""Steps until a trace shows what comes later: an instrument first makes a graph's nodes known to itself. That
+took PyTorch's first step 3 ms instead of 0.3, and JAX's first three, each a graph of its own, 12 to 19."""
+
 
 def outer_launches(host: Sequence[HostSpan]) -> dict[int, HostSpan]:
     """Launches by the index of each launch span, in order of time: a call made inside another launch of its
@@ -89,7 +93,7 @@ class Parted:
 
     @cached_property
     def steps(self) -> list[Step]:
-        """Every traced step, the first included."""
+        """Every traced step."""
         marks = self._trace.steps
         begins = [mark.begin_us for mark in marks]
         launches: list[list[Launched]] = [[] for _ in marks]
@@ -103,6 +107,16 @@ class Parted:
         periods = [after - before for before, after in pairwise(begins)]
         rows = zip([*made, *(made[-1:] or [1])], [*periods, None], launches, work, strict=True)
         return [Step(number, period, tuple(own), tuple(ran)) for number, period, own, ran in rows]
+
+    @property
+    def settled(self) -> list[Step]:
+        """The traced steps that figures are of."""
+        return self.steps[settling(len(self.steps)) :]
+
+
+def settling(num_steps: int) -> int:
+    """How many steps at the beginning of a trace of so many are left out; at most half of them, but one."""
+    return max(1, min(_SETTLING_STEPS, num_steps // 2))
 
 
 def _step_at(begins: Sequence[float], time_us: float) -> int:

@@ -52,7 +52,7 @@ def read(folder: Path, timed: Sequence[Path]) -> tuple[dict[str, Any], dict[str,
     traced = tracing.figures(found)
     proof = provenance.compare(found.program, [trace.program_of(one) for one in timed])
     manifest = json.loads((folder / "manifest.json").read_text())
-    counts, no_counts = nodes.match(manifest["side"], manifest["capture"], Parted(found).steps[1:])
+    counts, no_counts = nodes.match(manifest["side"], manifest["capture"], Parted(found).settled)
     told = {"nodes": no_counts, "same_end_state": proof.note}
     entry = TraceRecord(
         folder=folder.name,

@@ -32,7 +32,7 @@ FIGURES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Traced:
-    """Figures of the traced steps but the first, each of one training step."""
+    """Figures of the settled traced steps, each of one training step."""
 
     steps: int
     """Training steps that they are of."""
@@ -54,7 +54,7 @@ class Traced:
 def figures(trace: Trace) -> Traced:
     """Everything that can be counted in a trace."""
     parted = Parted(trace)
-    counted = parted.steps[1:]
+    counted = parted.settled
     num_steps = sum(step.steps for step in counted)
     periods = [step.period_us / step.steps / 1e3 for step in counted if step.period_us is not None]
     step_ms = float(np.median(periods)) if periods else None
@@ -90,7 +90,7 @@ def figures(trace: Trace) -> Traced:
 
 def _device_time(parted: Parted, num_steps: int) -> tuple[float | None, float | None, Gaps | None]:
     """Busy ms of one step, the idle share of all of them, and the gaps."""
-    work = [step for step in parted.steps[1:] if step.work]
+    work = [step for step in parted.settled if step.work]
     if not work:
         return None, None, None
     begins = [step.work[0].begin_us for step in work]
@@ -111,7 +111,7 @@ def _exposed_ms(parted: Parted) -> float | None:
     covers = intervals.union(_intervals(parted.device, "kernel"))
     exposed = [
         intervals.length(intervals.without(_intervals(step.work, "collective"), covers)) / step.steps / 1e3
-        for step in parted.steps[1:]
+        for step in parted.settled
     ]
     return float(np.median(exposed)) if _intervals(parted.device, "collective") else None
 
@@ -122,15 +122,12 @@ def _intervals(spans: Sequence[DeviceSpan], *kinds: str) -> list[intervals.Inter
 
 
 def _latency_us(parted: Parted) -> Distribution | None:
-    """From a launch's begin to that of the first thing it caused, where the device was idle at the call.
-
-    The first step's are left out: CUPTI takes milliseconds there to make a graph's nodes known to itself.
-    """
+    """From a launch's begin to that of the first thing it caused, where the device was idle at the call."""
     found, idle_from = [], float("-inf")
-    first = {id(launched.call) for launched in parted.steps[0].launches}
+    settled = {id(launched.call) for step in parted.settled for launched in step.launches}
     for launched in parted.launches:
         begins = [span.begin_us for span in launched.caused]
-        if begins and idle_from <= launched.call.begin_us and id(launched.call) not in first:
+        if begins and idle_from <= launched.call.begin_us and id(launched.call) in settled:
             found.append(min(begins) - launched.call.begin_us)
         idle_from = max([idle_from, *(interval(span)[1] for span in launched.caused)])
     return Distribution(n=len(found), **_quantiles(found)) if found else None

@@ -114,7 +114,7 @@ def graph(**nodes: int) -> dict[str, Any]:
 
 
 def test_a_graph_is_matched_node_kind_by_node_kind() -> None:
-    steps = Parted(TRACE).steps[1:]
+    steps = Parted(TRACE).settled
     rows, reason = nodes.match("torch", graph(kernel=3, memset=1, event_record=2), steps)
     assert [(row.kind, row.recorded, row.traced, row.agree) for row in rows] == [
         ("graph launches", 1, 1.0, True),
@@ -134,7 +134,7 @@ def test_a_graph_is_matched_node_kind_by_node_kind() -> None:
 
 def test_a_program_is_matched_by_its_command_buffers() -> None:
     ledger = {"command_buffers": 2, "thunks_in": 4, "host_loops": 0, "launches": 3}
-    rows, _ = nodes.match("jax", {"command_buffers": ledger}, Parted(TRACE).steps[1:])
+    rows, _ = nodes.match("jax", {"command_buffers": ledger}, Parted(TRACE).settled)
     assert [(row.kind, row.traced, row.agree) for row in rows] == [
         ("graph launches", 1.0, False),
         ("work in graphs, thunks", 4.0, None),

@@ -16,6 +16,7 @@ from parity.report.charts.names import short
 from parity.report.charts.timeline import Lane, Span
 from parity.report.page.folder import Pass, RunFolder
 from parity.report.page.picture import Picture, both
+from parity.speed.spans import settling
 from spec.trace import DeviceSpan, HostSpan, Trace, TracedStep
 
 _DETAIL_SPANS = 24
@@ -123,10 +124,10 @@ def _step(one: Pass, trace: Trace) -> Step:
 
 
 def _typical(steps: Sequence[TracedStep]) -> int:
-    """The step of median length, from its call to the next one; the first is left out, as in the figures."""
+    """The step of median length, from its call to the next one; unsettled ones are left out."""
     begins = [step.begin_us for step in steps]
     lengths = [late - early for early, late in pairwise(begins)]
-    known = range(1 if len(lengths) > 1 else 0, len(lengths))
+    known = range(min(settling(len(steps)), max(0, len(lengths) - 1)), len(lengths))
     order = sorted(known, key=lambda index: lengths[index])
     return order[len(order) // 2] if order else 0
 
