@@ -98,8 +98,8 @@ def fit(points: Iterable[Point]) -> list[Fit]:
         found.append(_alone(preset, family, own))
     links = {family: _link(found, chosen, family) for family in {one.family for one in found}}
     for one in found:
-        # DDP's own all-reduce cannot be told where the host hides it; its bytes take the same links.
-        family = one.family if links[one.family][0] or one.family != "torch ddp" else "torch"
+        # An all-reduce cannot be told where the host hides it; its bytes take the same links as torch's.
+        family = one.family if links[one.family][0] else "torch"
         link, how = links.get(family, (None, "the family was not measured"))
         _set_link(one, link, how)
     return found
@@ -108,9 +108,12 @@ def fit(points: Iterable[Point]) -> list[Fit]:
 def _alone(preset: str, family: Family, own: Mapping[int, Point]) -> Fit:
     """What a family's own points tell; the link is put in later."""
     last = own[max(own)]
-    draws = {n: host_draws(one) for n, one in sorted(own.items())}
+    busy_ms = own[1].busy_ms if 1 in own else None
+    draws = {n: host_draws(one, busy_ms) for n, one in sorted(own.items())}
     hosts = {n: _host(own[n], draws[n]) for n in draws}
-    compute = _device_time(own[1]) if 1 in own else missing("its step on one device was not measured")
+    compute = (
+        _device_time(own[1], busy_ms) if 1 in own else missing("its step on one device was not measured")
+    )
     unknown = missing("")
     return Fit(
         preset=preset,
@@ -119,7 +122,7 @@ def _alone(preset: str, family: Family, own: Mapping[int, Point]) -> Fit:
         gradient_bytes=last.gradient_bytes,
         host_ms=hosts[max(own)],
         compute_ms=compute,
-        exposed_ms={n: _exposed(one, compute) for n, one in sorted(own.items()) if n > 1},
+        exposed_ms={n: _exposed(one, compute, busy_ms) for n, one in sorted(own.items()) if n > 1},
         bandwidth_gb_per_s=unknown,
         latency_us=unknown,
         host_by_count_ms=hosts,
@@ -127,12 +130,22 @@ def _alone(preset: str, family: Family, own: Mapping[int, Point]) -> Fit:
     )
 
 
-def host_draws(point: Point) -> tuple[float, ...]:
-    """The dispatch times, made smaller where steps back to back take less than single calls suggest."""
+def host_draws(point: Point, busy_ms: float | None) -> tuple[float, ...]:
+    """The dispatch times, as steps back to back tell them.
+
+    Made smaller where such steps take less than single calls suggest. Larger where the host sets the pace
+    and they take more: it then fetches metrics too, which no call to a step does.
+    """
     if len(point.draws_ms) < model.FEWEST_DRAWS:
         return ()
-    last = model.last_ms(point.draws_ms, point.devices)
-    return tuple(draw * min(1.0, point.step_ms.median / last) for draw in point.draws_ms)
+    ratio = point.step_ms.median / model.last_ms(point.draws_ms, point.devices)
+    factor = ratio if _host_paced(point, busy_ms) else min(1.0, ratio)
+    return tuple(draw * factor for draw in point.draws_ms)
+
+
+def _host_paced(point: Point, busy_ms: float | None) -> bool:
+    """Whether launching takes longer than what a trace on one device saw the device do."""
+    return busy_ms is not None and busy_ms < model.last_ms(point.draws_ms, point.devices)
 
 
 def _host(point: Point, draws: Sequence[float]) -> Known:
@@ -141,7 +154,9 @@ def _host(point: Point, draws: Sequence[float]) -> Known:
     how = f"mean of {len(draws)} dispatch times on {_where(point)}"
     if draws == point.draws_ms:
         return Known(value=sum(draws) / len(draws), source="measured", how=how)
-    scaled = f"{how}, times {draws[0] / point.draws_ms[0]:.2f}: back to back, steps take less"
+    factor = draws[0] / point.draws_ms[0]
+    why = "back to back, steps take less" if factor < 1 else "metrics are fetched between launches"
+    scaled = f"{how}, times {factor:.2f}: {why}"
     return Known(value=sum(draws) / len(draws), source="fitted", how=scaled)
 
 
@@ -149,15 +164,17 @@ def _where(point: Point) -> str:
     return f"{point.devices} device{'s' * (point.devices > 1)} ({point.mode})"
 
 
-def _device_time(point: Point) -> Known:
+def _device_time(point: Point, busy_ms: float | None) -> Known:
     """The device's time in a step of this point."""
-    draws = host_draws(point)
+    draws = host_draws(point, busy_ms)
     if not draws:
         return missing(f"fewer than {model.FEWEST_DRAWS} dispatch times on {_where(point)}")
+    if _host_paced(point, busy_ms):
+        # Such a step tells of the device only that it was not slower.
+        if point.devices > 1:
+            return missing(f"on {_where(point)} launching takes longer than what the device does")
+        return Known(value=busy_ms, source="measured", how=f"device_busy_ms, traced on {_where(point)}")
     last = model.last_ms(draws, point.devices)
-    if point.devices == 1 and point.busy_ms is not None and point.busy_ms < last:
-        # The host decides such a step, and all it tells of the device is that it was not slower.
-        return Known(value=point.busy_ms, source="measured", how=f"device_busy_ms, traced on {_where(point)}")
     if last < HIDDEN_FROM * point.step_ms.median:
         value = model.device_ms(point.step_ms.median, draws, point.devices)
         how = f"step_ms on {_where(point)} without waiting for launches"
@@ -165,12 +182,12 @@ def _device_time(point: Point) -> Known:
     return missing(f"on {_where(point)} launching takes as long as the step, and no trace was made")
 
 
-def _exposed(point: Point, compute: Known) -> Known:
+def _exposed(point: Point, compute: Known, busy_ms: float | None) -> Known:
     """The part of the all-reduce that nothing hides, on the devices of this point."""
     if point.exposed_ms is not None:
         how = f"exposed_communication_ms of a trace on {point.devices} devices"
         return Known(value=point.exposed_ms, source="measured", how=how)
-    device = _device_time(point)
+    device = _device_time(point, busy_ms)
     if device.value is None or compute.value is None:
         return missing(device.how if device.value is None else compute.how)
     how = f"device time on {point.devices} devices less that on one"

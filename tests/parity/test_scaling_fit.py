@@ -102,6 +102,22 @@ def test_traces_tell_the_exposed_share_of_the_all_reduce() -> None:
     assert beyond == pytest.approx(ring(SIZES["big"], 8) / 2 + (SIZES["big"] / 8 / 40e6 + 0.02) / 2)
 
 
+def test_what_a_host_paced_step_takes_beside_its_launch_is_the_hosts() -> None:
+    """Launches take 0.6 ms, the device 0.03: a step of 0.7 is the host's, as one of 1.05 on two devices."""
+    host_paced = [
+        point("small", 1, 0.7, "jax", busy_ms=0.03, draws_ms=(0.6,) * 40),
+        point("small", 2, 1.05, "jax", draws_ms=(0.8,) * 40),
+    ]
+    graph = [made(preset, n) for preset in SIZES for n in (1, 2)]
+    found = of(fit([*host_paced, *graph]), "small", "jax")
+    assert found.host_by_count_ms[1].value == pytest.approx(0.7)
+    assert found.host_ms.value == pytest.approx(1.05) and "metrics are fetched" in found.host_ms.how
+    assert found.exposed_ms[2].value is None
+    # The links are torch's, since nothing tells of this family's all-reduce.
+    assert found.link == of(fit(graph), "small", "torch").link
+    assert predict(found, 2, NODE).step_ms.value == pytest.approx(1.05)
+
+
 def test_a_step_that_the_host_decides_takes_its_launch_and_the_wait_for_the_last() -> None:
     """Launches take 10 or 14 ms alike, the device 1.3: of N ranks the last has 14 but for one in 2^N."""
     draws = (10.0, 14.0) * 20
@@ -112,7 +128,7 @@ def test_a_step_that_the_host_decides_takes_its_launch_and_the_wait_for_the_last
     graph = [made(preset, n) for preset in SIZES for n in (1, 2)]
     found = of(fit([*eager, *graph]), "small", "torch ddp")
     assert (found.compute_ms.value, found.compute_ms.source) == (1.3, "measured")
-    assert found.exposed_ms[2].value is None and "no trace" in found.exposed_ms[2].how
+    assert found.exposed_ms[2].value is None and "launching takes longer" in found.exposed_ms[2].how
     step = predict(found, 4, NODE)
     assert (step.exposed_ms.value, step.exposed_ms.source) == (pytest.approx(ring(3e7, 4)), "assumed")
     assert step.host_ms.value == pytest.approx(12.0)
