@@ -78,11 +78,9 @@ def compiler_options(profile: Profile) -> dict[str, Any]:
     if profile.name in DETERMINISTIC_PROFILES and jax.default_backend() == "gpu":
         options["xla_gpu_deterministic_ops"] = True
     elif TUNED in os.environ and jax.default_backend() == "gpu":
-        # XLA tries kernels out in every process anew, and what was traced would not be what was timed.
+        # XLA tries kernels out in every process anew, and what was traced would not be what was timed. Where
+        # there are several, each tries a share and writes that alone, moving whole files into place.
         options["xla_gpu_per_fusion_autotune_cache_dir"] = os.environ[TUNED]
-        if jax.process_index():
-            # One process writes, as under JAX's own persistent cache.
-            options["xla_gpu_experimental_autotune_cache_mode"] = "AUTOTUNE_CACHE_MODE_READ"
     return options
 
 

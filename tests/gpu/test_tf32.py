@@ -1,29 +1,22 @@
 """A product that one side makes in TF32: the edge that carries it is that side's arithmetic, and is named."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.parity.conftest import run_in
+
 pytestmark = pytest.mark.gpu
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def parity(folder: Path, words: str, code: int) -> str:
-    command = [sys.executable, "-m", "parity", *words.split()]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=290, check=False)
-    assert done.returncode == code, done.stdout[-3000:] + done.stderr
-    return done.stdout
 
 
 def test_tf32_on_the_jax_side_alone(tmp_path: Path) -> None:
     """The JAX side of the pair asks for the device's default product, whatever the profile says."""
     words = f"run {ROOT}/tests/corpus/p12_tf32 --no-time --device cuda --devices 1 --mode torch=eager,jax=jit"
-    parity(tmp_path, words, 1)
-    printed = parity(tmp_path, "explain last", 0)
+    run_in(tmp_path, words, 1)
+    printed = run_in(tmp_path, "explain last").stdout
     content: dict[str, Any] = json.loads(next(tmp_path.glob("runs/0001_*/result.json")).read_text())
     found = content["explanation"]["attribution"]
     edges = {edge["edge"]: edge for edge in found["edges"]}
