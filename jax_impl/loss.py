@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax_impl.layers import at_least_float32
 from spec.workloads.gpt import IGNORE_LABEL
 
-Kept: TypeAlias = tuple[jax.Array, jax.Array, jax.Array]
+_Kept: TypeAlias = tuple[jax.Array, jax.Array, jax.Array]
 """Logits, labels, and the logarithm of the sum of exponentials, for the backward pass."""
 
 
@@ -39,7 +39,7 @@ def _minus_log_softmax(logits_BTV: jax.Array, labels_BT: jax.Array) -> jax.Array
     return _with_log_norm(logits_BTV, labels_BT)[0]
 
 
-def _with_log_norm(logits_BTV: jax.Array, labels_BT: jax.Array) -> tuple[jax.Array, Kept]:
+def _with_log_norm(logits_BTV: jax.Array, labels_BT: jax.Array) -> tuple[jax.Array, _Kept]:
     log_norm_BT = jax.nn.logsumexp(at_least_float32(logits_BTV), axis=-1)
     is_class_BT = (labels_BT >= 0) & (labels_BT < logits_BTV.shape[-1])
     index_BT1 = jnp.where(is_class_BT, labels_BT, 0)[..., None]
@@ -49,7 +49,7 @@ def _with_log_norm(logits_BTV: jax.Array, labels_BT: jax.Array) -> tuple[jax.Arr
     return losses_BT, (logits_BTV, labels_BT, log_norm_BT)
 
 
-def _derivative(kept: Kept, cotangent_BT: jax.Array) -> tuple[jax.Array, None]:
+def _derivative(kept: _Kept, cotangent_BT: jax.Array) -> tuple[jax.Array, None]:
     logits_BTV, labels_BT, log_norm_BT = kept
     is_label_BTV = labels_BT[..., None] == jnp.arange(logits_BTV.shape[-1])
     softmax_BTV = jnp.exp(at_least_float32(logits_BTV) - log_norm_BT[..., None])

@@ -32,6 +32,8 @@ class Side:
     """Makes a transformation in the place of AdamW; None for AdamW."""
     links: tuple[Link, ...] = ()
     """How the canonical tensors lie in this module's; empty where the names are the same."""
+    logged_lr: Callable[[int], float] | None = None
+    """Step -> the learning rate that the user's own loop logs of it; None where it logs none."""
 
 
 def preset_side(problem: Problem, constants: Constants) -> Side:

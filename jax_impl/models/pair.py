@@ -60,7 +60,8 @@ def load_side(files: PairFiles, problem: Problem) -> Side:
         }
         return _sum_and_count(module.loss(model, rounded), path)
 
-    return Side(build, loss, module.optimizer if is_own else None, files.links)
+    own = module.optimizer if is_own else None
+    return Side(build, loss, own, files.links, user_code.logged_lr(module))
 
 
 @lru_cache(maxsize=4)

@@ -40,6 +40,8 @@ class Curve:
     """Labels that carry loss, over all ranks."""
     batch_digests: list[str]
     """Of the global batch."""
+    logged_lr: list[float | None]
+    """What the user's own loop logs as the learning rate, where a side tells it."""
 
     @property
     def num_steps(self) -> int:
@@ -195,7 +197,12 @@ def read_curve(folder: Path, processes: int) -> Curve:
         skipped=[step[0]["skipped"] for step in steps],
         tokens=[sum(rank["tokens"] for rank in step) for step in steps],
         batch_digests=[add_digests(rank["batch_digest"] for rank in step) for step in steps],
+        logged_lr=[_logged(step[0]) for step in steps],
     )
+
+
+def _logged(line: dict[str, Any]) -> float | None:
+    return record.from_bits(line["logged_lr_bits"]) if "logged_lr_bits" in line else None
 
 
 def _rank_steps(folder: Path, rank: int) -> Iterator[dict[str, Any]]:

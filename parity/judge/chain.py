@@ -46,7 +46,7 @@ class Chain(Measured):
         values: dict[str, Any] = {"first_step": curves[0].first_step}
         for name in ("loss", "grad_norm", "lr"):
             values[name] = np.concatenate([getattr(curve, name) for curve in curves])
-        for name in ("skipped", "tokens", "batch_digests"):
+        for name in ("skipped", "tokens", "batch_digests", "logged_lr"):
             values[name] = [value for curve in curves for value in getattr(curve, name)]
         return Curve(**values)
 

@@ -10,7 +10,7 @@ FAILED         a side did not finish
 from collections.abc import Iterable
 from dataclasses import replace
 
-from parity.judge import adequacy, curves, facts, gate, measured, tensors
+from parity.judge import adequacy, curves, facts, gate, logs, measured, tensors
 from parity.judge.align import Measured, aligned
 from parity.judge.evidence import Evidence, divergence, first
 from parity.judge.tolerances import covered_steps
@@ -135,6 +135,7 @@ def _decided(
         | ({} if earliest is None or earliest.class_ else _NO_CLASS)
         | (_NO_RATE if isinstance(a.job.spec.problem.optimizer, OwnOptimizer) else {}),
         would_not_see=adequacy.would_not_see(a) if verdict == "SAME" else [],
+        log_skew=list(logs.skews(a, b)),
     )
 
 

@@ -123,6 +123,8 @@ class Numerics(Struct, kw_only=True):
     would_not_see: list[str] = []
     """Of a SAME: what mistakes would be about that this run's data and settings do not bring out, told from
     its records. `power` is about mistakes that were made."""
+    log_skew: list[str] = []
+    """Where a side's own loop logs learning rates that its updates do not take, in words."""
 
 
 class CurvePoint(Struct, kw_only=True):

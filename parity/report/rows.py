@@ -215,6 +215,8 @@ def notes(result: Result) -> Iterator[str]:
     yield from (f"note: {reason}" for reason in result.reasons[1 if in_headline else 0 :])
     if result.verdict == "SAME" and result.numerics is not None and result.numerics.would_not_see:
         yield f"would not see mistakes in: {', '.join(result.numerics.would_not_see)}"
+    if result.numerics is not None:
+        yield from (f"note: {skew}" for skew in result.numerics.log_skew)
     if result.numerics is not None and result.numerics.lockstep is not None:
         yield from (f"note: {note}" for note in result.numerics.lockstep.notes)
     yield from bench_table.notes(result)

@@ -8,7 +8,7 @@ import contextlib
 import importlib.util
 import sys
 import traceback
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -44,6 +44,23 @@ def load(path: Path | str, functions: Sequence[str]) -> ModuleType:
             f"write def {missing[0]}(...)",
         )
     return module
+
+
+def logged_lr(module: ModuleType) -> Callable[[int], float] | None:
+    """What a side's file says that its own loop logs as the rate of a step; None where it says nothing.
+
+    The function raises RuleError where the file's raises, or gives no number.
+    """
+    function = getattr(module, "logged_lr", None)
+    if function is None:
+        return None
+    path = str(module.__file__)
+
+    def logged(step: int) -> float:
+        with told(path, "logged_lr(step) gives a learning rate."):
+            return float(function(step))
+
+    return logged
 
 
 @contextlib.contextmanager

@@ -37,13 +37,14 @@ class StepLines:
             self._write(step, dispatched, rows)
 
     def _write(self, step: int, dispatched: int, rows: Batch) -> None:
-        metrics = self._trainer.metrics(dispatched)
+        metrics, logged = self._trainer.metrics(dispatched), self._trainer.side.logged_lr
         self._lines.write(
             {
                 "step": step,
                 **record.float_fields("loss", metrics.loss),
                 **record.float_fields("grad_norm", metrics.grad_norm),
                 **record.float_fields("lr", metrics.lr),
+                **(record.float_fields("logged_lr", logged(step)) if logged else {}),
                 "skipped": metrics.skipped,
                 "tokens": metrics.tokens,
                 "batch_digest": self._trainer.feed.digest(rows),

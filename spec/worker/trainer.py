@@ -1,6 +1,6 @@
 """What a worker's records need of a side's trainer. Must not: be more than they need."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -121,8 +121,22 @@ class Promotion(Protocol):
         ...
 
 
+class Side(Protocol):
+    """The model and what stands beside it; see `models/` of each side."""
+
+    @property
+    def logged_lr(self) -> Callable[[int], float] | None:
+        """Step -> the learning rate that the user's own loop logs of it."""
+        ...
+
+
 class Trainer(Protocol):
     """One run on this process's device; see `trainer.py` of each side."""
+
+    @property
+    def side(self) -> Side:
+        """What is trained."""
+        ...
 
     @property
     def ranks(self) -> Ranks:

@@ -28,6 +28,8 @@ class Side:
     else of it, since it may be wrapped."""
     optimizer: Callable[[list[tuple[str, nn.Parameter]]], torch.optim.Optimizer] | None = None
     """Named parameters -> an optimizer in the place of AdamW; None for AdamW."""
+    logged_lr: Callable[[int], float] | None = None
+    """Step -> the learning rate that the user's own loop logs of it; None where it logs none."""
 
 
 def preset_side(problem: Problem, constants: Constants) -> Side:

@@ -50,7 +50,7 @@ def load_side(files: PairFiles, problem: Problem) -> Side:
         with defaults:
             return _sum_and_count(module.loss(model, rounded), path)
 
-    return Side(build, loss, module.optimizer if is_own else None)
+    return Side(build, loss, module.optimizer if is_own else None, user_code.logged_lr(module))
 
 
 class _Defaults(TorchFunctionMode):
