@@ -5,9 +5,10 @@ Must not: compare. Tensors are read one by one when asked for, so that a large m
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -61,6 +62,16 @@ class Curve:
 
 
 _VALUES = tuple(item.name for item in fields(Curve) if item.name != "first_step")
+
+
+def joined(parts: Sequence[Curve]) -> Curve:
+    """Stretches of one run, one behind the other."""
+    values: dict[str, Any] = {"first_step": parts[0].first_step}
+    for name in _VALUES:
+        pieces = [getattr(part, name) for part in parts]
+        whole = np.concatenate(pieces) if isinstance(pieces[0], np.ndarray) else list(chain(*pieces))
+        values[name] = whole
+    return Curve(**values)
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from parity.judge.align import Curve, Measured
+from parity.judge.align import Curve, Measured, joined
 from parity.judge.curves import relative_difference
 from parity.judge.evidence import Evidence
 from parity.judge.facts import replicas
@@ -42,13 +40,7 @@ class Chain(Measured):
     @cached_property
     def whole_curve(self) -> Curve:
         """The steps of all."""
-        curves = [part.whole_curve for part in self.parts]
-        values: dict[str, Any] = {"first_step": curves[0].first_step}
-        for name in ("loss", "grad_norm", "lr"):
-            values[name] = np.concatenate([getattr(curve, name) for curve in curves])
-        for name in ("skipped", "tokens", "batch_digests", "logged_lr"):
-            values[name] = [value for curve in curves for value in getattr(curve, name)]
-        return Curve(**values)
+        return joined([part.whole_curve for part in self.parts])
 
     @cached_property
     def end_digests(self) -> dict[int, dict[str, Any]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from parity.judge.align import Curve
+from parity.judge.align import Curve, joined
 from parity.judge.curves import relative_difference
 from parity.report.charts import curves as chart
 from parity.report.page.folder import RunFolder
@@ -66,24 +66,9 @@ def _lines(result: Result, folder: RunFolder) -> dict[str, Curve]:
         sides = {side: folder.own("run", side) for side in ("torch", "jax")}
         curves = {side: one.curve() for side, one in sides.items() if one is not None}
         if result.handoff is not None:
-            curves[result.handoff.label] = _chained([one.curve() for one in folder.of("handoff")])
+            stretches = [curve for one in folder.of("handoff") if (curve := one.curve()) is not None]
+            curves[result.handoff.label] = joined(stretches) if stretches else None
     return {label: curve for label, curve in curves.items() if curve is not None}
-
-
-def _chained(parts: list[Curve | None]) -> Curve | None:
-    """The stretches of a run that changed sides, one behind the other."""
-    whole = [part for part in parts if part is not None]
-    if not whole:
-        return None
-    return Curve(
-        first_step=whole[0].first_step,
-        loss=np.concatenate([part.loss for part in whole]),
-        grad_norm=np.concatenate([part.grad_norm for part in whole]),
-        lr=np.concatenate([part.lr for part in whole]),
-        skipped=[count for part in whole for count in part.skipped],
-        tokens=[count for part in whole for count in part.tokens],
-        batch_digests=[digest for part in whole for digest in part.batch_digests],
-    )
 
 
 def _picture(quantity: str, lines: Mapping[str, Curve], result: Result) -> Picture:
