@@ -81,6 +81,7 @@ def _of_block(folder: Path, call: Call, block: Block) -> list[BenchRow]:
                 invocation=call.number,
                 ratio_to_peer=_ratio(passes, side, mode, peer),
                 peer=peer,
+                is_own=mode == own,
             )
         )
     return found

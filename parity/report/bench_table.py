@@ -31,7 +31,7 @@ def table(result: Result) -> Table:
     """Heads and lines."""
     if result.sweep is not None:
         return _sweep(result.sweep)
-    return _contenders(result.bench, result.runs[0].modes)
+    return _contenders(result.bench)
 
 
 def notes(result: Result) -> Iterator[str]:
@@ -60,12 +60,8 @@ def warnings(result: Result) -> Iterator[str]:
         yield f"warning: {one.kind}: {one.where}: {one.found}; next: {one.mend}"
 
 
-def _contenders(rows: list[BenchRow], modes: dict[str, str]) -> Table:
-    """A contender a row.
-
-    Args:
-      modes: each side's own.
-    """
+def _contenders(rows: list[BenchRow]) -> Table:
+    """A contender a row."""
     shown = [head for head in COLUMNS if any(words.figure(row.speed, COLUMNS[head]) != "-" for row in rows)]
     several = len({row.invocation for row in rows}) > 1
     peers = any(row.peer for row in rows)
@@ -79,7 +75,7 @@ def _contenders(rows: list[BenchRow], modes: dict[str, str]) -> Table:
     ]
     lines = []
     for row in rows:
-        own = "own" if row.mode == modes.get(row.side) else words.ratio(row.ratio_to_own)
+        own = "own" if row.is_own else words.ratio(row.ratio_to_own)
         lines.append(
             [
                 f"{row.side} {row.mode}",

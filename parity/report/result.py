@@ -233,6 +233,8 @@ class BenchRow(Struct, kw_only=True):
     """Its step_ms / that of `peer`; null for the peer itself, and where no baseline was timed with it."""
     peer: str | None = None
     """The mode of the fastest baseline of the same side, invocation and batch."""
+    is_own: bool = False
+    """Whether it is the side's first mode, which ratios are to."""
 
 
 class PairRecord(Struct, kw_only=True):

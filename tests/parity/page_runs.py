@@ -131,7 +131,7 @@ def _time_pass(folder: Path, side: str, step_ms: float) -> TimePass:
 def bench_rows(speed: Speed) -> list[BenchRow]:
     """What a benchmark says of both sides' own modes."""
     return [
-        BenchRow(side=side, mode=mode, speed=getattr(speed, side), ratio_to_own=None, steps=30)
+        BenchRow(side=side, mode=mode, speed=getattr(speed, side), ratio_to_own=None, steps=30, is_own=True)
         for side, mode in (("torch", "eager"), ("jax", "jit"))
     ]
 

@@ -51,6 +51,8 @@ def test_ratios_are_formed_within_a_call_and_never_across(folder: Path) -> None:
         ratio = found[call, "baseline:eager"].ratio_to_own
         assert ratio is not None and ratio.median == pytest.approx(1.5, rel=1e-2)
     assert found[1, "eager"].ratio_to_own is None
+    # Each side's own step says so itself, whichever sides the last call had.
+    assert [key for key, row in found.items() if row.is_own] == [(1, "eager"), (1, "jit"), (2, "eager")]
     assert (found[1, "eager"].peer, found[2, "eager"].peer) == ("baseline:eager", "baseline:compile")
     to_peer = found[2, "baseline:eager"].ratio_to_peer
     assert to_peer is not None and to_peer.median == pytest.approx(1.2, rel=1e-2)

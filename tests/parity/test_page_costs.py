@@ -42,7 +42,8 @@ def six(folder: Path, **changes: object) -> Path:
     }
     rows = [
         BenchRow(
-            side=side, mode=mode, steps=30, ratio_to_own=None if number == 0 else speed.ratio,
+            side=side, mode=mode, steps=30, is_own=number == 0,
+            ratio_to_own=None if number == 0 else speed.ratio,
             speed=msgspec.structs.replace(getattr(speed, side), mode=mode),
         )
         for side, names in modes.items()

@@ -60,8 +60,7 @@ def _contenders(result: Result) -> Iterator[Contender]:
     for row in result.bench:
         batch = f", batch {row.batch}" if len(batches) > 1 else ""
         call = f", call {row.invocation}" if len(calls) > 1 else ""
-        own = row.mode == modes.get(row.side)
-        yield Contender(row.side, f"{row.mode}{batch}{call}", row.mode, row.speed, row, own)
+        yield Contender(row.side, f"{row.mode}{batch}{call}", row.mode, row.speed, row, row.is_own)
     if not result.bench and result.speed is not None:
         for side in ("torch", "jax"):
             speed = getattr(result.speed, side)
