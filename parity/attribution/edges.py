@@ -15,7 +15,7 @@ from parity.attribution.passes import PROMOTED, TRUTH, Made
 from parity.judge import rule
 from parity.judge.evidence import CAUSAL_ORDER
 from parity.judge.floors import Floor, Least, floor, larger, least, measured_against, within
-from parity.judge.likeness import liken
+from parity.judge.likeness import Likeness, liken
 from parity.judge.measures import rms
 from parity.judge.order import Named, shared
 from parity.judge.steps import SCALARS, Steps, reruns
@@ -54,8 +54,10 @@ class Comparison:
 
     def __init__(self, made: Made) -> None:
         self._made = made
-        self._u = made.passes[_NOISY[0]].job.spec.problem.profile.unit_roundoff
+        problem = made.passes[_NOISY[0]].job.spec.problem
+        self._u, self._optimizer = problem.profile.unit_roundoff, problem.optimizer
         self.places = list(self._read())
+        self._by_name = {place.name: place for place in self.places}
 
     @property
     def bound(self) -> float:
@@ -74,7 +76,10 @@ class Comparison:
                 found.append((place, 0.0, 0.0))
                 continue
             likeness = liken(a, b, place.s, self._u)
-            equal = equal and rule.semantically_equal(likeness, place.s, place.phi, self._u)
+            equal = equal and (
+                rule.semantically_equal(likeness, place.s, place.phi, self._u)
+                or self._rounding_alone(place, likeness, one, other)
+            )
             found.append((place, *self._floors(a, b, place)))
         if not found:
             return None
@@ -87,6 +92,19 @@ class Comparison:
             equal=equal,
             value={way: self._error(way, first[0]) for way in (one, other) if self.truth(way.split()[0])},
         )
+
+    def _rounding_alone(self, place: Place, likeness: Likeness, one: str, other: str) -> bool:
+        """Whether AdamW made an update of rounding on both ways, and nothing else parts it."""
+        phase, _, title = place.name.partition(", ")
+        m, v, lr = (self._by_name.get(name) for name in (f"m, {title}", f"v, {title}", "lr"))
+        if phase != "param" or not (m and v and lr) or rule.visible(likeness, place.s, place.phi):
+            return False
+        moments = [
+            rule.Moments(m=m.values[way], v=v.values[way], lr=float(lr.values[way])) for way in (one, other)
+        ]
+        apart = rule.steps_of_rounding(moments, m.s, m.phi, self._u, self._optimizer)
+        a, b = place.values[one], place.values[other]
+        return apart is not None and rule.equal_but_for(apart, a, b, place.s, place.phi, self._u)
 
     def _floors(self, a: np.ndarray, b: np.ndarray, place: Place) -> tuple[float, float]:
         found = rule.error(liken(a, b, place.s, self._u), a, b, place.s)

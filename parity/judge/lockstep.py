@@ -11,6 +11,7 @@ truths against each other, and all of it against the floor of rounding. Must not
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -151,6 +152,8 @@ class _Step:
         # Of the narrowest dtype that a side's own code casts to; none where truths were not made.
         casts = [truth.narrowest_cast for truth in self.truths] or [None, None]
         self._casts_to = [UNIT_ROUNDOFF[cast] if cast else 0.0 for cast in casts]
+        self._optimizer = problem.optimizer
+        self._moments: dict[tuple[str, str], Row] = {}
 
     def rows(self) -> Iterator[Row]:
         """Everything of this step in causal order."""
@@ -173,14 +176,39 @@ class _Step:
             yield self._alone(phase, label, name)
         group = self._group(phase, found.both)
         for named in found.both:
-            yield self._row(
+            row = self._row(
                 phase,
                 named.title,
-                lambda steps, named=named: named.cut(steps.read(self.step, phase, named.a)),
-                lambda steps, named=named: named.cut(named.turned(steps.read(self.step, phase, named.b))),
+                *self._reads(phase, named),
                 group,
                 before=named.cut(self.sides[0].before(self.step, named.a)) if phase == "param" else None,
+                rounding=partial(self._rounding, named) if phase == "param" else None,
             )
+            if phase in ("m", "v"):
+                self._moments[phase, named.title] = row
+            yield row
+
+    def _reads(self, phase: str, named: Named) -> tuple[Read, Read]:
+        """How either side's tensor is read, in one layout."""
+        return (
+            lambda steps: named.cut(steps.read(self.step, phase, named.a)),
+            lambda steps: named.cut(named.turned(steps.read(self.step, phase, named.b))),
+        )
+
+    def _rounding(self, named: Named) -> np.ndarray | None:
+        """How far rounding alone may part the truths of an update; None where it was made of more."""
+        mean, square = (self._moments.get((phase, named.title)) for phase in ("m", "v"))
+        if not self.truths or mean is None or mean.floor is None or square is None:
+            return None
+        m, v = (
+            [read(steps) for read, steps in zip(self._reads(phase, named), self.truths, strict=True)]
+            for phase in ("m", "v")
+        )
+        moments = [
+            rule.Moments(m=m[side], v=v[side], lr=steps.scalar(self.step, "lr"))
+            for side, steps in enumerate(self.truths)
+        ]
+        return rule.steps_of_rounding(moments, mean.s, mean.floor, self._u, self._optimizer)
 
     def _group(self, phase: str, found: list[Named]) -> float:
         """RMS over all tensors of the phase, of side a's truth."""
@@ -201,6 +229,7 @@ class _Step:
         group: float,
         before: np.ndarray | None = None,
         exact: bool = False,
+        rounding: Callable[[], np.ndarray | None] | None = None,
     ) -> Row:
         values = [read_a(self.sides[0]), read_b(self.sides[1])]
         true = [read_a(self.truths[0]), read_b(self.truths[1])] if self.truths else None
@@ -214,6 +243,10 @@ class _Step:
         plainest = true or values
         odd = tell(plainest[0], plainest[1], self._labels)
         finding, reason = self._finding(sides, truths, s, phi, exact, odd)
+        if finding == "latent" and rounding and true:
+            apart = rounding()
+            if apart is not None and rule.equal_but_for(apart, true[0], true[1], s, phi, self._u):
+                finding, reason = "same", ""
         if finding == "same" and meant:
             finding, reason = self._precision(values, meant, meant is not true, s, floors)
         return Row(

@@ -5,7 +5,10 @@ of the profile; phi the floor (`floors`).
 
 1. Semantics: the two truths are equal where RMS / s <= 1e-12 and the worst element <= 1e-10, or where they
    lie within 64 phi u64 / u: phi tells how a tensor magnifies rounding, in float64 as in the profile. An
-   update is cut off by the parameter that it is added to: 64 u64 |parameter| is allowed there.
+   update is cut off by the parameter that it is added to: 64 u64 |parameter| is allowed there. The phi of
+   what AdamW makes of rounding is a full step, of any rounding, so it tells nothing of float64: where both
+   truths of the mean gradient are zero by this rule, as much as AdamW can make of them is allowed in place of
+   it, but for what 3. sees.
 2. Precision: a side keeps its profile where it lies within `multiple` phi of its own truth, as an RMS, at its
    worst element and in its mean ratio: 8, and more where long sums are kept in the dtype of the results.
    Where a user's code casts, this truth keeps the casts, and those of the two sides may differ by as much:
@@ -15,14 +18,17 @@ of the profile; phi the floor (`floors`).
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from parity.judge.floors import Floor
-from parity.judge.likeness import Likeness, factor
+from parity.judge.likeness import Likeness, factor, liken
+from spec.own_optimizer import OwnOptimizer
 from spec.precision import UNIT_ROUNDOFF
+from spec.run import AdamW
 
 Finding = Literal["same", "latent", "semantics", "precision", "different", "unclear", "unmatched"]
 """`same` and `latent` agree; `unclear` says nothing; the others are DIFFERENT."""
@@ -43,6 +49,15 @@ class Error:
     worst: float | None
     factor: float | None
     """How far the factor that carries the truth onto the side is from 1; see `likeness.factor`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moments:
+    """What an update was made of, in float64."""
+
+    m: np.ndarray
+    v: np.ndarray
+    lr: float
 
 
 def error(found: Likeness, side: np.ndarray, truth: np.ndarray, s: float) -> Error:
@@ -66,6 +81,35 @@ def semantically_equal(truths: Likeness, s: float, phi: Floor, u: float) -> bool
     if truths.rms is None or truths.largest is None:
         return False
     return truths.rms <= rms * s and truths.largest <= worst
+
+
+def steps_of_rounding(
+    moments: Sequence[Moments], s: float, phi: Floor, u: float, optimizer: AdamW | OwnOptimizer
+) -> np.ndarray | None:
+    """How far apart AdamW can bring updates whose mean gradients are zero by rule 1, at every element.
+
+    Args:
+      s, phi: of the mean gradients.
+
+    Returns:
+      None where one of these is more than rounding.
+    """
+    if not isinstance(optimizer, AdamW):
+        return None
+    apart = np.zeros_like(moments[0].m)
+    for made in moments:
+        if not semantically_equal(liken(made.m, np.zeros_like(made.m), s, U64), s, phi, u):
+            return None
+        # Bias corrections make m at most 1 / (1 - beta1) times as large, and v no smaller.
+        apart += made.lr * np.abs(made.m) / (1 - optimizer.beta1) / (np.sqrt(made.v) + optimizer.eps)
+    return apart
+
+
+def equal_but_for(apart: np.ndarray, a: np.ndarray, b: np.ndarray, s: float, phi: Floor, u: float) -> bool:
+    """Rule 1 for two truths that rounding parts by so much."""
+    with np.errstate(invalid="ignore"):
+        nearest = b + np.clip(a - b, -apart, apart)
+    return semantically_equal(liken(a, nearest, s, U64), s, phi, u)
 
 
 def visible(truths: Likeness, s: float, phi: Floor) -> bool:

@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from parity.judge import rule
 from parity.judge.lockstep import Row
 from spec.weights import Tensors
-from tests.parity.lockstep_writer import STEPS, ZERO_ROWS, ZERO_TENSOR, Sides
+from tests.parity.lockstep_writer import LR, STEPS, ZERO_ROWS, ZERO_TENSOR, Sides
 
 
 def scaled(phase: str, name: str, factor: float) -> Callable[[int, Tensors], None]:
@@ -96,6 +97,42 @@ def test_rows_whose_truth_is_zero_hold_roundings_of_their_group(
     rows = Sides(tmp_path, jax=noise_of(1e-19), jax_profile=noise_of(size)).rows()
     found = {row.finding for row in rows if row.tensor == f"{ZERO_TENSOR}[8:16]" and row.phase == "grad"}
     assert found == {finding}
+
+
+def zero_gradient_with(mean: float, own_update: float = 0.0) -> Callable[[int, Tensors], None]:
+    """A mean gradient of that RMS where the exact one is zero, AdamW's step of it, and another."""
+
+    def change(step: int, tensors: Tensors) -> None:
+        m = mean * np.random.default_rng(step).standard_normal(8)
+        tensors[f"m/{ZERO_TENSOR}"][ZERO_ROWS] = m
+        tensors[f"v/{ZERO_TENSOR}"][ZERO_ROWS] = 0.05 * (m / 0.1) ** 2
+        size = np.abs(m) / 0.1
+        tensors[f"param/{ZERO_TENSOR}"][ZERO_ROWS] -= LR * (m / 0.1) / (size + 1e-8) + own_update
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("mean", "own_update", "latent"),
+    [
+        # Of the phase: a mean of 1e-16, which is rounding, alone or beside an update of 1e-7; one of 1e-12.
+        (5e-21, 0.0, set()),
+        (5e-21, 1e-10, {"param"}),
+        (5e-17, 0.0, {"m", "param"}),
+    ],
+)
+def test_what_adam_makes_of_rounding_is_no_meaning(
+    tmp_path: Path, mean: float, own_update: float, latent: set[str]
+) -> None:
+    """In bfloat16 its floor, a full step, stands for less in float64 than AdamW makes of rounding there."""
+    rows = Sides(tmp_path, precision="bf16", jax=zero_gradient_with(mean, own_update)).rows()
+    assert all(row.ok for row in rows)
+    found = [row for row in rows if row.finding == "latent"]
+    assert {row.tensor for row in found} <= {f"{ZERO_TENSOR}[8:16]"}
+    assert {row.phase for row in found} == latent
+    update = next(row for row in rows if row.phase == "param" and row.tensor == f"{ZERO_TENSOR}[8:16]")
+    assert update.truths is not None and update.truths.rms is not None and update.floor is not None
+    assert update.truths.rms > rule.semantic_bounds(update.floor, 2.0**-8)[0] * update.s
 
 
 def test_nan_on_one_side_is_found_and_on_both_is_not(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The decision rule about one tensor, its floors and constants."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,10 @@ import pytest
 from parity.judge import rule
 from parity.judge.floors import KIN, Least, floor, least, raised, within
 from parity.judge.likeness import liken
+from parity.judge.measures import rms
+from spec.own_optimizer import OwnOptimizer
 from spec.precision import UNIT_ROUNDOFF
+from spec.run import AdamW
 
 U = UNIT_ROUNDOFF["float32"]
 LEAST = least(U, U, U, terms=256)
@@ -67,6 +71,47 @@ def test_semantics_are_equal_within_a_rounding_that_the_tensor_magnifies() -> No
     lone = TRUTH.copy()
     lone[7] += 1e-9 * max(1.0, abs(lone[7]))
     assert not rule.semantically_equal(liken(lone, TRUTH, 1.0, rule.U64), 1.0, phi, U), "a single element"
+
+
+ADAM = AdamW(beta1=0.9, beta2=0.95, eps=1e-8)
+
+
+def moments_of(size: float, seed: int, steps: int) -> tuple[rule.Moments, np.ndarray]:
+    """Moments of so many gradients of that size, and the last update."""
+    m, v = np.zeros(200), np.zeros(200)
+    for gradient in size * np.random.default_rng(seed).standard_normal((steps, 200)):
+        m, v = 0.9 * m + 0.1 * gradient, 0.95 * v + 0.05 * gradient**2
+    update = -1e-3 * m / (1 - 0.9**steps) / (np.sqrt(v / (1 - 0.95**steps)) + 1e-8)
+    return rule.Moments(m=m, v=v, lr=1e-3), update
+
+
+@pytest.mark.parametrize("steps", [1, 50])
+@pytest.mark.parametrize("size", [1e-19, 1e-3])
+def test_updates_made_of_rounding_are_equal_but_not_what_stands_beside_it(size: float, steps: int) -> None:
+    """Gradients far below AdamW's eps, and far above: there rounding makes full steps in float64 too."""
+    (one, a), (other, b) = (moments_of(size, seed, steps) for seed in (1, 2))
+    # A millionth of a group that holds a rounding of that size.
+    s, phi = 1e9 * size, floor(one.m, [], 1e9 * size, LEAST.of_nothing(1e6 * U))
+    apart = rule.steps_of_rounding([one, other], s, phi, U, ADAM)
+    assert apart is not None
+    decay = 1e-5 * GENERATOR.standard_normal(200)
+    whole = rms(decay)
+    of_update = floor(decay, [], whole, LEAST)
+    assert not rule.semantically_equal(liken(a, b, whole, rule.U64), whole, of_update, U)
+    assert rule.equal_but_for(apart, decay + a, decay + b, whole, of_update, U)
+    beside = decay + b + 3 * apart
+    assert not rule.equal_but_for(apart, decay + a, beside, whole, of_update, U)
+
+
+def test_what_is_more_than_rounding_excuses_no_update() -> None:
+    (one, _), (other, _) = (moments_of(1e-19, seed, 5) for seed in (1, 2))
+    s = 1e-10
+    phi = floor(one.m, [], s, LEAST.of_nothing(1e6 * U))
+    larger, _ = moments_of(1e-16, 3, 5)
+    assert rule.steps_of_rounding([one, other], s, phi, U, ADAM) is not None
+    assert rule.steps_of_rounding([one, replace(other, m=larger.m)], s, phi, U, ADAM) is None
+    assert rule.steps_of_rounding([one, replace(other, m=other.m * np.nan)], s, phi, U, ADAM) is None
+    assert rule.steps_of_rounding([one, other], s, phi, U, OwnOptimizer()) is None
 
 
 def test_what_is_not_finite_on_one_side_is_never_equal() -> None:

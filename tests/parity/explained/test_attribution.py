@@ -11,7 +11,7 @@ from parity.judge.align import Measured
 from tests.parity.explained.conftest import PAIRS, run
 from tests.parity.explained.test_commands import result
 from tests.parity.lockstep_writer import Sides
-from tests.parity.test_lockstep import scaled
+from tests.parity.test_lockstep import scaled, zero_gradient_with
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +51,15 @@ def test_truths_are_one_meaning_and_what_was_not_run_has_no_number(comparison: C
     truths = comparison.apart("torch float64", "jax float64")
     assert truths is not None and truths.equal and truths.floors < 1e-6
     assert comparison.apart("torch eager", "torch inductor") is None
+
+
+@pytest.mark.parametrize(("beside", "equal"), [(0.0, True), (1e-10, False)])
+def test_what_adam_makes_of_rounding_is_no_other_meaning(tmp_path: Path, beside: float, equal: bool) -> None:
+    Sides(tmp_path, precision="bf16", jax=zero_gradient_with(5e-21, beside)).rows()
+    ways = {"torch float64": "torch_f64", "torch eager": "torch", "jax float64": "jax_f64", "jax jit": "jax"}
+    passes = {way: Measured(way, tmp_path / folder) for way, folder in ways.items()}
+    found = Comparison(Made(0, passes)).apart("torch float64", "jax float64")
+    assert found is not None and found.equal == equal and found.floors < 1
 
 
 def edges(folder: Path) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
