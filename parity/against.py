@@ -63,6 +63,10 @@ def find(options: Run | Bench, plan: Plan, own: Path | None = None) -> Saved | N
         )
     modes = {(side, plan.spec.execution.mode(side)) for side in plan.backends}
     folder, timed = _saved(options, plan, modes, own)
+    for passes in timed.values():
+        for one in passes:
+            # What cannot be read is said before minutes are measured to be held against it.
+            one.check()
     before = folders.read_json(folder / "run.json")["environment"]
     changed = difference(before, describe_environment(), plan.spec.execution.device)
     if (changed.device or changed.host) and not options.across_devices:

@@ -123,11 +123,11 @@ def _modes(
     if not isinstance(options, Bench) and any(len(own) > 1 for own in modes.values()):
         raise RuleError("A run has one mode a side.", f"--mode {options.mode}", "parity bench takes several")
     baselines = [mode for side in backends for mode in modes[side] if mode.startswith("baseline:")]
-    if baselines and not isinstance(options, Bench):
+    if baselines:
         raise RuleError(
-            "A run takes this project's own step.",
+            "A mode is one of this project's own step.",
             f"--mode {options.mode}",
-            "parity bench --baselines times stock steps",
+            "parity bench --baselines times stock steps beside it",
         )
     return modes
 

@@ -30,7 +30,7 @@ def check(folder: Path, calls: Sequence[Call]) -> None:
     """
     for block in (block for call in calls for block in call.blocks):
         for one in (one for passes in passes_of(folder, block).values() for one in passes):
-            _ = one.manifest, one.records, one.steps
+            one.check()
 
 
 def passes_of(folder: Path, block: Block) -> Passes:

@@ -47,6 +47,14 @@ class TimePass:
         """Steps made, warm-up and single calls included."""
         return int(read_json(self.folder / "digest.rank0.json")["step"])
 
+    def check(self) -> None:
+        """Reads all that its figures are made of, and computes nothing.
+
+        Raises:
+          RuleError: something of it cannot be read.
+        """
+        _ = self.manifest, self.records, self.steps
+
     @property
     def windows(self) -> list[dict[str, Any]]:
         """The records of its windows, in order."""

@@ -138,6 +138,13 @@ def test_a_run_of_another_problem_is_refused(tmp_path: Path, here: None) -> None
         against.find(*asked(tmp_path, against="last"))
 
 
+def test_a_run_that_cannot_be_read_is_refused_before_anything_is_measured(tmp_path: Path, here: None) -> None:
+    damaged = min(saved_run(tmp_path, 1, 1.0).glob("passes/*/windows.jsonl"))
+    damaged.write_text(damaged.read_text() + "{\n")
+    with pytest.raises(RuleError, match="record"):
+        against.find(*asked(tmp_path, against="1"))
+
+
 def test_another_host_is_refused_unless_asked_for(tmp_path: Path, here: None) -> None:
     saved_run(tmp_path, 1, 1.0, host_hash="bbbb")
     with pytest.raises(RuleError, match="host bbbb, now aaaa"):

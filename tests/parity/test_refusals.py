@@ -21,6 +21,7 @@ from tests.parity.conftest import Parity, command, environ
         ("run tiny --mode torch=graph --device cpu", "needs a CUDA device"),
         ("run tiny --steps -1", "--steps -1"),
         ("run tiny --mode jax=baseline:jit", "parity bench --baselines"),
+        ("bench tiny --mode torch=baseline:eager,torch=eager", "parity bench --baselines"),
         ("run tiny --out /dev/null/runs", "--out a writable folder"),
         ("run tiny --json /no/such/folder/result.json", "--json"),
         ("bench tiny --windows 0", "at least one window"),
