@@ -50,7 +50,9 @@ def check(judge: str, plan: Plan) -> None:
       RuleError: an unknown one; or one side alone, or a model too large to be measured.
     """
     if judge not in ("table", "measured"):
-        raise RuleError("A run is judged by the table or measured.", f"--judge {judge}")
+        raise RuleError(
+            "A run is judged by the table or measured.", f"--judge {judge}", "take --judge measured"
+        )
     if judge == "table":
         return
     if len(plan.backends) != 2:

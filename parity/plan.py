@@ -17,7 +17,7 @@ from parity.pairs.problem import from_pair, pair_files, refuse_lost_edits
 from parity.resume import Start, find_start
 from spec import edits as catalogue
 from spec.edits import Edit
-from spec.errors import RuleError
+from spec.errors import RuleError, nearest
 from spec.jit import jit_options
 from spec.job import check_saving
 from spec.own_optimizer import OwnOptimizer
@@ -67,7 +67,9 @@ def make_plan(options: Run | Train | Bench) -> Plan:
     if isinstance(options, Train) and len(backends) != 1:
         raise RuleError("train runs one side.", f"--backend {options.backend}", "take parity run for both")
     if options.timeout_s <= 0:
-        raise RuleError("A time-out is positive.", f"--timeout-s {options.timeout_s:g}")
+        raise RuleError(
+            "A time-out is positive.", f"--timeout-s {options.timeout_s:g}", "name seconds, such as 600"
+        )
     modes = _modes(options, pair, device, backends)
     if cluster.nodes > 1 and any(jit_options(mode).one_process for mode in modes["jax"]):
         raise RuleError(
@@ -195,15 +197,16 @@ def parse_baselines(text: str, backends: tuple[str, ...]) -> tuple[tuple[str, st
     for entry in text.split(",") if text else ():
         side, _, name = entry.strip().partition(":")
         if side not in backends or name not in BASELINES[side]:
-            known = ", ".join(f"{side}:{name}" for side in backends for name in BASELINES[side])
-            raise RuleError("A baseline is a known one of a side that runs.", entry, f"take of {known}")
+            known = [f"{side}:{name}" for side in backends for name in BASELINES[side]]
+            mend = f"{nearest(entry, known)}known: {', '.join(known)}"
+            raise RuleError("A baseline is a known one of a side that runs.", entry, mend)
         chosen.append((side, f"baseline:{name}"))
     return tuple(chosen)
 
 
 def _choose_device(asked: str, backends: tuple[str, ...]) -> str:
     if asked not in ("auto", "cpu", "cuda"):
-        raise RuleError("The device is auto, cpu or cuda.", f"--device {asked}")
+        raise RuleError("The device is auto, cpu or cuda.", f"--device {asked}", "a GPU is cuda")
     if asked != "auto":
         return asked
     # The frameworks are asked (seconds each) only where the driver sees a GPU at all.
@@ -257,6 +260,10 @@ def _data(options: Training) -> DataSpec | None:
     shards = path.suffix == ".bin" or (path.is_dir() and any(path.glob("*.bin")))
     batches = path.is_dir() and any(path.glob("step*.safetensors"))
     if not (path.exists() or any(character in path.name for character in "*?[")):
-        raise RuleError("The data exist.", f"--data {options.data}: no such file or folder")
+        raise RuleError(
+            "The data exist.",
+            f"--data {options.data}: no such file or folder",
+            "name a text, token shards (*.bin) or a folder of batches; the path is from where you are",
+        )
     kind = "shards" if shards else "folder" if batches else "text"
     return dataclasses.replace(own, kind=kind, path=str(path))

@@ -1,6 +1,7 @@
 """The one exception that speaks to users: which rule was broken, by which numbers, and how to mend it."""
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 
 
@@ -48,6 +49,12 @@ class RuleError(ValueError):
         if self.mend:
             lines.append(f"  mend:  {self.mend}")
         return "\n".join(lines)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`did you mean X?  ` for the beginning of a mend; empty where nothing known is near."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.3)
+    return f"did you mean {near[0]}?  " if near else ""
 
 
 def few(many: Sequence[str], most: int = 4, between: str = "; ") -> str:

@@ -4,11 +4,10 @@ A preset gives a batch per device; the number of devices multiplies it, an expli
 """
 
 import dataclasses
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from spec.errors import RuleError
+from spec.errors import RuleError, nearest
 from spec.run import AdamW, DataSpec, Execution, Problem, RunSpec
 from spec.schedule import Schedule
 from spec.workloads.gpt import GptSizes
@@ -106,11 +105,10 @@ def preset(name: str, steps: int | None = None) -> Preset:
       RuleError: no such preset (the nearest name is suggested), or fewer than one step.
     """
     if name not in PRESETS:
-        near = difflib.get_close_matches(name, PRESETS, n=1, cutoff=0.3)
-        mend = f"did you mean {near[0]}?  " if near else ""
-        raise RuleError("A preset is a known one.", repr(name), f"{mend}presets: {', '.join(PRESETS)}")
+        mend = f"{nearest(name, PRESETS)}presets: {', '.join(PRESETS)}"
+        raise RuleError("A preset is a known one.", repr(name), mend)
     if steps is not None and steps < 1:
-        raise RuleError("A run has at least one step.", f"--steps {steps}")
+        raise RuleError("A run has at least one step.", f"--steps {steps}", "take --steps 1 or more")
     make = PRESETS[name]
     return make() if steps is None else make(steps)  # type: ignore[call-arg]
 

@@ -106,17 +106,20 @@ class Problem:
             )
         for name in ("global_batch", "micro_batches", "steps"):
             if getattr(self, name) < 1:
-                raise RuleError(f"{name} is at least 1.", f"{name} = {getattr(self, name)}")
+                raise RuleError(f"{name} is at least 1.", f"{name} = {getattr(self, name)}", "take more")
         if self.workload == "pair" and self.data.kind != "folder":
             raise RuleError(
                 "A pair trains on its own batches.", f"data {self.data.kind}", "write them in batches(step)"
             )
         if self.workload == "mlp" and self.data.kind not in ("synthetic", "folder"):
             raise RuleError(
-                "The mlp workload takes synthetic rows or a folder of batches.", f"data {self.data.kind}"
+                "The mlp workload takes synthetic rows or a folder of batches.",
+                f"data {self.data.kind}",
+                "text and token shards are for a GPT, such as tiny",
             )
         if min(self.seed_weights, self.seed_data) < 0:
-            raise RuleError("Seeds are not negative.", f"weights {self.seed_weights}, data {self.seed_data}")
+            numbers = f"weights {self.seed_weights}, data {self.seed_data}"
+            raise RuleError("Seeds are not negative.", numbers, "take 0 or more")
 
     @property
     def profile(self) -> Profile:

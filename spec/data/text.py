@@ -53,9 +53,9 @@ def open_text(path: str | None = None) -> Text:
     file = Path(path)
     if not file.is_file():
         found = "is a folder" if file.is_dir() else "no such file"
-        raise RuleError("A text is an existing file.", f"{path}: {found}", "name a text file with --data")
+        raise RuleError("A text is an existing file.", f"{path}: {found}", "name a text file")
     if file.stat().st_size == 0:
-        raise RuleError("A text is not empty.", f"{path}: 0 bytes", "name another text file with --data")
+        raise RuleError("A text is not empty.", f"{path}: 0 bytes", "name another text file")
     return Text(path, np.asarray(np.memmap(file, np.uint8, mode="r")))
 
 

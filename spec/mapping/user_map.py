@@ -4,12 +4,11 @@ A link of the user's is never second-guessed; where it gives names alone, the la
 other pair. Must not: search.
 """
 
-import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from spec.description import Described, Description
-from spec.errors import RuleError
+from spec.errors import RuleError, few, nearest
 from spec.mapping import names
 from spec.mapping.layouts import layouts
 from spec.mapping.links import Link, check, part_shape
@@ -71,9 +70,9 @@ def _find(name: str, rows: Iterable[Described], side: str) -> Described:
     for row in rows:
         if name in (row.path, row.name):
             return row
-    near = difflib.get_close_matches(name, [row.path for row in rows], n=1, cutoff=0.3)
+    paths = [row.path for row in rows]
     raise RuleError(
         "A map names tensors that the models have.",
         f"map in pair.py: {name!r} is no tensor of the {side} side",
-        f"did you mean {near[0]}?" if near else f"it has {', '.join(row.path for row in rows[:8])}",
+        f"{nearest(name, paths)}it has {few(paths, 8, ', ')}",
     )
