@@ -18,7 +18,7 @@ from parity.report.result import (
     Speed,
     TensorDifference,
 )
-from parity.report.words import figure
+from parity.report.words import allowed, figure
 
 _TRACED = (
     "launch_calls_per_step",
@@ -39,7 +39,7 @@ def headline(result: Result) -> str:
         return f"{result.command}: {runs}"
     numerics = result.numerics
     if result.verdict == "SAME" and numerics is not None and numerics.loss is not None:
-        return f"SAME  loss max rel {_number(numerics.loss.max_rel)} (tol {numerics.loss.tolerance:.0e})"
+        return f"SAME  loss max rel {_number(numerics.loss.max_rel)} (tol {allowed(numerics.loss.tolerance)})"
     return f"{result.verdict}  {result.reasons[0] if result.reasons else ''}".rstrip()
 
 
@@ -108,7 +108,7 @@ def _curves(numerics: Numerics) -> Iterator[list[str]]:
 def _curve(name: str, pair: list[str], curve: CurveDifference) -> Iterator[list[str]]:
     if name != "lr":
         yield [f"{name}, first step", *(_value(curve.first[label]) for label in pair), "", ""]
-    bound = f"{curve.tolerance:.0e} {curve.tolerance_source}" if curve.tolerance else "equal bits"
+    bound = f"{allowed(curve.tolerance)} {curve.tolerance_source}" if curve.tolerance else "equal bits"
     where = f"{_number(curve.max_rel)} rel at step {curve.at_step}"
     yield [f"{name}, last step", *(_value(curve.last[label]) for label in pair), where, bound]
 
@@ -126,7 +126,7 @@ def _phases(numerics: Numerics) -> Iterator[list[str]]:
             f"{phase}, step {step}: {count}, worst {worst.tensor}",
             *(_value(worst.worst[label]) for label in numerics.pair),
             f"{_number(worst.rms_rel)} rms rel, {_number(worst.max_rel)} max",
-            f"{worst.tolerance_rms:.0e}, {worst.tolerance_max:.0e}",
+            f"{allowed(worst.tolerance_rms)}, {allowed(worst.tolerance_max)}",
         ]
 
 
@@ -143,7 +143,7 @@ def _handoff(result: Result, labels: list[str]) -> Iterator[list[str]]:
         found = [getattr(pairs[side], name) for side in labels]
         if all(found):
             apart = [f"{_number(curve.max_rel)} rel at step {curve.at_step}" for curve in found]
-            bound = f"{found[0].tolerance:.0e} {found[0].tolerance_source}"
+            bound = f"{allowed(found[0].tolerance)} {found[0].tolerance_source}"
             yield [f"hand-off {handoff.label}: {name.replace('_', ' ')}", *apart, "", bound]
     verdicts = [pairs[side].verdict for side in labels]
     yield [f"hand-off {handoff.label}: verdict", *verdicts, "", ""]

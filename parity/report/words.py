@@ -19,6 +19,11 @@ def compact(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
+def allowed(value: float) -> str:
+    """`1.5e-06`, `0.25`: two digits, so that what lies beyond a tolerance does not look allowed."""
+    return f"{value:.2g}" if 0.01 <= value < 100 else f"{value:.1e}".replace(".0e", "e")
+
+
 def ratio(value: Ratio | None) -> str:
     """`1.461 (1.339-1.617) SLOWER`; `-` for none."""
     if value is None:

@@ -8,6 +8,7 @@ from markupsafe import Markup
 
 from parity.report.charts import axes, svg
 from parity.report.charts.svg import Area, Point
+from parity.report.words import allowed
 
 _LEFT, _RIGHT, _VALUES_HEIGHT, _DIFFERENCES_HEIGHT = 62, 12, 190, 130
 _MOST_POINTS = 240
@@ -70,7 +71,9 @@ def _lower(curves: Curves, x: axes.Scale, area: Area) -> Iterator[str]:
     yield from axes.y_axis(y, area, "|difference|, relative; at the bottom: equal")
     if bound:
         yield svg.line(area.left, y(bound), area.right, y(bound), "bound")
-        yield svg.text(area.right - 4, y(bound) - 5, f"tolerance {bound:.0e}, allowed below", "note", "end")
+        yield svg.text(
+            area.right - 4, y(bound) - 5, f"tolerance {allowed(bound)}, allowed below", "note", "end"
+        )
     for series in curves.differences:
         yield from _line(series, x, y, infinite=area.top)
 

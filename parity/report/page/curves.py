@@ -17,6 +17,7 @@ from parity.report.page.folder import RunFolder
 from parity.report.page.picture import Picture, both
 from parity.report.page.words import number
 from parity.report.result import CurveDifference, Numerics, Result
+from parity.report.words import allowed
 
 _QUANTITIES = {"loss": "loss", "grad_norm": "gradient norm"}
 
@@ -132,6 +133,6 @@ def _rows(pair: Numerics) -> Iterator[Row]:
                 quantity=name,
                 difference=number(curve.max_rel),
                 step=str(curve.at_step) if curve.max_rel or curve.max_rel is None else "",
-                tolerance=f"{curve.tolerance:.0e}{source}" if curve.tolerance else "equal bits",
+                tolerance=f"{allowed(curve.tolerance)}{source}" if curve.tolerance else "equal bits",
                 reason=curve.tolerance_reason,
             )

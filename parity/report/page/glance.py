@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from parity.report.page.words import amount, number
 from parity.report.result import Result
+from parity.report.words import allowed
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ def facts(result: Result) -> list[Fact]:
     found = []
     numerics = result.numerics
     if numerics is not None and numerics.loss is not None:
-        bound = f"allowed {numerics.loss.tolerance:.0e}, over {numerics.steps} steps"
+        bound = f"allowed {allowed(numerics.loss.tolerance)}, over {numerics.steps} steps"
         found.append(Fact("loss, largest relative difference", number(numerics.loss.max_rel), bound))
     if numerics is not None and numerics.tensors:
         beyond = sum(not item.ok for item in numerics.tensors)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from parity.report.page.folder import RunFolder
 from parity.report.page.words import number
 from parity.report.result import LockstepRow, Numerics, Result, TensorDifference
+from parity.report.words import allowed
 
 _SHOWN = 40
 """Rows before the fold."""
@@ -116,7 +117,8 @@ def _cell(item: TensorDifference) -> Cell:
     level = 4 if not item.ok else 0 if share < 0.1 else 1 if share < 0.3 else 2 if share < 0.7 else 3
     title = (
         f"{item.phase} of {item.tensor} at step {item.step}: rms {number(item.rms_rel)} of "
-        f"{item.tolerance_rms:.0e}, worst element {number(item.max_rel)} of {item.tolerance_max:.0e}"
+        f"{allowed(item.tolerance_rms)}, worst element {number(item.max_rel)} of "
+        f"{allowed(item.tolerance_max)}"
     )
     return Cell(words, level, f"{title}; {item.note}" if item.note else title)
 
