@@ -54,6 +54,9 @@ def parse(text: str) -> Edit:
     if not kind.scale and kind.number is not bool and edit.value not in kind.values:
         known = ", ".join(f"{one:g}" for one in kind.values)
         raise RuleError("An edit's value is one that its constant can take.", repr(text), f"give {known}")
+    if edit.value not in kind.within:
+        tried = ", ".join(f"{one:g}" for one in kind.values)
+        raise RuleError(f"{name} is {kind.within}.", repr(text), f"for example {tried}")
     return edit
 
 
