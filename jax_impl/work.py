@@ -21,6 +21,7 @@ from jax_impl.trainer import Trainer
 from jax_impl.xla import watch
 from spec import protocol, record
 from spec.data.batches import Batch, open_source
+from spec.edits.idle import refuse_idle
 from spec.job import Job
 from spec.weights import load_tensors
 from spec.worker import lockstep, tracing
@@ -94,6 +95,8 @@ def _run(job: Job, trainer: Trainer, observer: Observer) -> None:
             lockstep.keep_state(job, numbers[0], trainer)
             observer.before(trainer, numbers[0], many[0], many[0])
             _launch(trainer, staged, len(many))
+            if job.must_act and numbers is launches[0]:
+                refuse_idle(job.side, job.edits, job.spec.problem, trainer.facts()["edited"], many[0])
             done, many = many, [trainer.feed.rows(number) for number in coming]
             staged = _stage(trainer, many) if many else None
             steps.note(numbers[0], *done)

@@ -79,6 +79,7 @@ class Passes:
             "steps": plan.spec.problem.steps,
             "out": str(self._folder / "passes" / f"{self._count:03d}_{side}_{label}"),
             "edits": plan.edits.get(side, ()),
+            "must_act": True,
             "timing": self._timing,
         }
         return Job(**settings | changes)

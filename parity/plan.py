@@ -17,6 +17,7 @@ from parity.pairs.problem import from_pair, pair_files, refuse_lost_edits
 from parity.resume import Start, find_start
 from spec import edits as catalogue
 from spec.edits import Edit
+from spec.edits.idle import refuse_idle
 from spec.errors import RuleError, nearest
 from spec.jit import jit_options
 from spec.job import check_saving
@@ -78,12 +79,9 @@ def make_plan(options: Run | Train | Bench) -> Plan:
             "leave the word oneprocess out",
         )
     devices, global_batch, notes = _devices(options, chosen, device, cluster)
-    edits = parse_edits(() if isinstance(options, Bench) else options.edit, backends)
-    for side, edit in ((side, edit) for side, own in edits.items() for edit in own):
-        catalogue.refuse(edit, side, pair=pair is not None)
+    edits = _edits(options, pair, backends)
     if pair:
         global_batch = pair.rows
-        refuse_lost_edits(pair, edits)
     spec = run_spec(
         Path(pair.folder).name if pair else options.preset,
         steps=options.steps,
@@ -102,6 +100,9 @@ def make_plan(options: Run | Train | Bench) -> Plan:
         ),
         chosen=chosen,
     )
+    if not pair:
+        for side, own in edits.items():
+            refuse_idle(side, own, spec.problem)
     plan = Plan(
         spec=dataclasses.replace(spec, pair=pair_files(pair, spec.problem.profile.compute)) if pair else spec,
         backends=backends,
@@ -174,6 +175,18 @@ def parse_modes(text: str, device: str) -> dict[str, tuple[str, ...]]:
         check_mode(side, mode, device)
         asked[side] = (*asked.get(side, ()), mode)
     return {side: asked.get(side, (AUTO_MODES[device][side],)) for side in SIDES}
+
+
+def _edits(
+    options: Run | Train | Bench, pair: Outline | None, backends: tuple[str, ...]
+) -> dict[str, tuple[Edit, ...]]:
+    """Edits by side, each one that its side can make."""
+    edits = parse_edits(() if isinstance(options, Bench) else options.edit, backends)
+    for side, edit in ((side, edit) for side, own in edits.items() for edit in own):
+        catalogue.refuse(edit, side, pair=pair is not None)
+    if pair:
+        refuse_lost_edits(pair, edits)
+    return edits
 
 
 def parse_edits(texts: tuple[str, ...], backends: tuple[str, ...]) -> dict[str, tuple[Edit, ...]]:

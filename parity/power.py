@@ -23,6 +23,7 @@ from parity.progress import Progress
 from parity.report import causes, deliver
 from parity.report.result import Numerics, Verdict
 from spec.edits import CATALOGUE, Edit, Kind, constants, show, tell
+from spec.edits.idle import why_idle
 from spec.edits.weights import NAMES as OF_WEIGHTS
 from spec.edits.weights import fits
 from spec.errors import ExitCode, RuleError
@@ -132,7 +133,7 @@ def _job(told: Told, out: Path, edits: tuple[Edit, ...]) -> Job:
     """The run pass of the torch side, with a mistake, in eager mode where a model is edited."""
     job = told.torch.job
     mode = "eager" if any(CATALOGUE[edit.name].reach == "model" for edit in edits) else job.mode
-    return replace(job, out=str(out), edits=(*job.edits, *edits), mode=mode)
+    return replace(job, out=str(out), edits=(*job.edits, *edits), must_act=False, mode=mode)
 
 
 def _make(jobs: list[Job], told: Told, out: Path, timeout_s: float, progress: Progress) -> dict[str, str]:
@@ -176,14 +177,13 @@ def _edited(folder: Path) -> dict[str, list[str]]:
 
 def _row(edit: Edit, folder: Path, control: Path, told: Told) -> causes.PowerRow:
     """What became of one mistake."""
-    kind = CATALOGUE[edit.name]
     found = judge(Measured("torch", folder), told.jax)
     caught: bool | None = found.verdict != "SAME"
     where, difference = _where(found), _difference(found)
     if not caught and _bits(folder) != _bits(control):
         where, difference = "it changes bits, and stays within the tolerances", _loss(found)
     elif not caught:
-        caught, where = _why_nothing(edit, kind, folder, told.spec.problem.parameter_table())
+        caught, where = _why_nothing(edit, folder, told.spec.problem)
     return causes.PowerRow(
         edit=show(edit), what=tell(edit), caught=caught, where=where, difference=difference
     )
@@ -209,14 +209,11 @@ def _bits(folder: Path) -> tuple[bytes, bytes]:
     return (folder / "steps.rank0.jsonl").read_bytes(), (folder / "digest.rank0.json").read_bytes()
 
 
-def _why_nothing(
-    edit: Edit, kind: Kind, folder: Path, parameters: tuple[ParamSpec, ...]
-) -> tuple[bool | None, str]:
+def _why_nothing(edit: Edit, folder: Path, problem: Problem) -> tuple[bool | None, str]:
     """Why a mistake changes not a bit of this run: null where there is nothing in the model to mistake."""
-    if kind.reach == "model" and edit.name not in _edited(folder):
-        return None, "the model has no such call"
-    if kind.reach == "weights" and not any(fits(edit, row.name, row.shape) for row in parameters):
-        return None, "the model has no such tensor"
+    inside = CATALOGUE[edit.name].reach in ("model", "weights")
+    if inside and (why := why_idle(edit, problem, _edited(folder))):
+        return None, why
     if edit.name == "label_shift":
         return None, "the batch has no labels by position"
     return False, f"not catchable: it changes no bit of this run{_REASONS.get(edit.name, '')}"

@@ -89,6 +89,9 @@ class Job:
     keep: int | None = None
     """How many of the newest checkpoints stay; None keeps all."""
     edits: tuple[Edit, ...] = ()
+    must_act: bool = False
+    """Whether a `run` is refused after its first launch where an edit has nothing to act on: one that a user
+    plants must; those that are tried in turn need not."""
     perturb: Perturb | None = None
     keep_states: Keep | None = None
     promote: bool = False

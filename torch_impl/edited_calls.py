@@ -95,11 +95,11 @@ def _batchnorm_momentum(call: Call, value: float) -> str | None:
 
 
 def _batchnorm_biased(call: Call, value: float) -> str | None:
-    if call.func is not F.batch_norm or not value:
-        return None
-    running = _get(call, "running_var")
+    running = _get(call, "running_var") if call.func is F.batch_norm else None
     if running is None:
         return None
+    if not value:
+        return "0"
     before, count = running.clone(), _first(call).numel() // _first(call).shape[1]
 
     def then(result: Any) -> Any:
@@ -220,7 +220,7 @@ def _rope_theta(call: Call, value: float) -> str | None:
 
 
 def _conv_padding(call: Call, value: float) -> str | None:
-    if call.func not in (F.conv1d, F.conv2d, F.conv3d) or not value:
+    if call.func not in (F.conv1d, F.conv2d, F.conv3d):
         return None
     given = dict(zip(("input", "weight", "bias", "stride", "padding", "dilation"), call.args, strict=False))
     given |= call.kwargs
@@ -231,6 +231,9 @@ def _conv_padding(call: Call, value: float) -> str | None:
     )
     if isinstance(padding, str) or not any(padding):
         return None
+    was = f"({', '.join(f'({pad}, {pad})' for pad in padding)})"
+    if not value:
+        return was
     pads: list[int] = []
     for axis in reversed(range(spatial)):
         size, window = given["input"].shape[2 + axis], given["weight"].shape[2 + axis]
@@ -241,24 +244,25 @@ def _conv_padding(call: Call, value: float) -> str | None:
     padded = F.pad(given["input"], pads)
     groups = given.get("groups", call.args[6] if len(call.args) > 6 else 1)
     call.swap(call.func, padded, given["weight"], given.get("bias"), stride, 0, dilation, groups)
-    return f"({', '.join(f'({pad}, {pad})' for pad in padding)})"
+    return was
 
 
 def _constant_bf16(call: Call, value: float) -> str | None:
     products = (torch.mul, Tensor.mul, Tensor.__mul__, Tensor.__rmul__)
     factor = call.args[1] if call.func in products and len(call.args) == 2 else None
-    if not value or not isinstance(factor, float):
+    if not isinstance(factor, float):
         return None
-    call.args = (call.args[0], float(torch.tensor(factor, dtype=torch.bfloat16)))
+    if value:
+        call.args = (call.args[0], float(torch.tensor(factor, dtype=torch.bfloat16)))
     return f"{factor:.12g}"
 
 
 def _matmul_bits(call: Call, value: float) -> str | None:
     products = (torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, Tensor.bmm, torch.mm, F.linear)
-    if call.func not in products or not value:
+    if call.func not in products:
         return None
-    bits = int(value)
-    call.args = (*(_Rounded.apply(one, bits) for one in call.args[:2]), *call.args[2:])
+    if bits := int(value):
+        call.args = (*(_Rounded.apply(one, bits) for one in call.args[:2]), *call.args[2:])
     return "as it is"
 
 

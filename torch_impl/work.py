@@ -12,6 +12,7 @@ import torch
 
 from spec import protocol, record
 from spec.data.batches import open_source
+from spec.edits.idle import refuse_idle
 from spec.job import Job
 from spec.weights import load_tensors
 from spec.worker import lockstep, tracing
@@ -96,6 +97,8 @@ def _run(job: Job, trainer: Trainer, observer: Observer) -> None:
             lockstep.keep_state(job, step, trainer)
             observer.before(trainer, step, rows, rows)
             trainer.step(rows)
+            if job.must_act and trainer.num_steps == 1:
+                refuse_idle(job.side, job.edits, job.spec.problem, trainer.facts()["edited"], rows)
             steps.note(step, rows)
             observer.after(trainer, step)
             checkpoints.after(step)

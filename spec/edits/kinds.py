@@ -3,6 +3,7 @@
 Must not: know what an edit does; `step`, `weights`, `data` and the sides' `edits.py` do.
 """
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -20,6 +21,34 @@ class Edit:
     value: float
     target: str = ""
     """The one tensor that it is about, where it is about one."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """The numbers that a constant can be; by default all finite ones."""
+
+    least: float = -math.inf
+    most: float = math.inf
+    ends: str = "[]"
+    """Which end belongs to it, as mathematicians write it; infinity never does."""
+
+    def __contains__(self, value: float) -> bool:
+        above = value > self.least if self.ends[0] == "(" else value >= self.least
+        below = value < self.most if self.ends[1] == ")" else value <= self.most
+        return math.isfinite(value) and above and below
+
+    def __str__(self) -> str:
+        if self.most < math.inf:
+            return f"in {self.ends[0]}{self.least:g}, {self.most:g}{self.ends[1]}"
+        if self.least > -math.inf:
+            return f"{'above' if self.ends[0] == '(' else 'at least'} {self.least:g}"
+        return "a finite number"
+
+
+NOT_NEGATIVE = Range(0.0)
+POSITIVE = Range(0.0, ends="(]")
+BELOW_ONE = Range(0.0, 1.0, ends="[)")
+SHARE = Range(0.0, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +69,8 @@ class Kind:
     sense."""
     number: type = float
     """The type of the value: float, int or bool."""
+    within: Range = Range()
+    """What a constant that has a `scale` can be."""
     mend: dict[str, str | dict[float, str]] = field(default_factory=dict)
     """By side, how the edited form is written there: `{value}` stands for the value."""
     targeted: bool = False

@@ -3,7 +3,7 @@
 The torch side makes them around calls of functions, so they reach users' models as well. Must not: compute.
 """
 
-from spec.edits.kinds import Kind
+from spec.edits.kinds import NOT_NEGATIVE, POSITIVE, SHARE, Kind
 
 _FUNCTIONS = "functions of a user's JAX file are bound when it is imported, and cannot be exchanged later"
 _OWN = "a JAX program's calls cannot be exchanged from outside; the torch side makes the same change"
@@ -17,6 +17,7 @@ OF_MODELS = {
         signature="largest where inputs are small",
         values=(1e-6, 1e-5, 1e-3),
         scale="linear",
+        within=NOT_NEGATIVE,
         mend={_TORCH: "nn.LayerNorm(..., eps={value})", _JAX: "nnx.LayerNorm(..., epsilon={value})"},
     ),
     "layernorm_fast_variance": Kind(
@@ -45,6 +46,7 @@ OF_MODELS = {
         signature="largest where inputs are small",
         values=(1e-6, 1e-5, 1.1920929e-07),
         scale="linear",
+        within=NOT_NEGATIVE,
         mend={
             _TORCH: "nn.RMSNorm(..., eps={value}); the default is that of the dtype",
             _JAX: "nnx.RMSNorm(..., epsilon={value})",
@@ -57,6 +59,7 @@ OF_MODELS = {
         signature="largest where inputs are small",
         values=(1e-5, 1e-3),
         scale="linear",
+        within=NOT_NEGATIVE,
         mend={_TORCH: "nn.BatchNorm(..., eps={value})", _JAX: "nnx.BatchNorm(..., epsilon={value})"},
     ),
     "batchnorm_momentum": Kind(
@@ -66,6 +69,7 @@ OF_MODELS = {
         signature="running statistics alone",
         values=(0.1, 0.01, 0.9),
         scale="linear",
+        within=SHARE,
         mend={
             _TORCH: "nn.BatchNorm(..., momentum={value})",
             _JAX: "nnx.BatchNorm(..., momentum={one_minus}): flax's momentum is the weight of the old ones",
@@ -144,6 +148,7 @@ OF_MODELS = {
         signature="grows with position",
         values=(1e4, 5e5, 1e6),
         scale="log",
+        within=POSITIVE,
         mend={side: "rotary positions with theta {value}" for side in (_TORCH, _JAX)},
         jax=_OWN,
     ),

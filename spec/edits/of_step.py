@@ -3,7 +3,7 @@
 Must not: compute; `step` holds the constants that they change.
 """
 
-from spec.edits.kinds import Kind
+from spec.edits.kinds import BELOW_ONE, NOT_NEGATIVE, POSITIVE, Kind
 
 _TORCH, _JAX = "torch", "jax"
 
@@ -15,6 +15,7 @@ OF_STEP = {
         signature="one ratio for all tensors",
         values=(1e-6, 1e-3),
         scale="linear",
+        within=NOT_NEGATIVE,
         mend={
             _TORCH: "clip by max_norm / (norm + {value})",
             _JAX: "clip by max_norm / (norm + {value}); optax.clip_by_global_norm has 0",
@@ -27,6 +28,7 @@ OF_STEP = {
         signature="one ratio for all tensors",
         values=(0.5, 1.0, 10.0),
         scale="linear",
+        within=POSITIVE,
         mend={
             _TORCH: "clip_grad_norm_(parameters, {value})",
             _JAX: "optax.clip_by_global_norm({value})",
@@ -57,6 +59,7 @@ OF_STEP = {
         signature="largest where gradients are small",
         values=(1e-8, 1e-6, 1e-4),
         scale="linear",
+        within=NOT_NEGATIVE,
         mend={_TORCH: "AdamW(eps={value})", _JAX: "optax.adamw(eps={value})"},
     ),
     "adam_eps_place": Kind(
@@ -94,6 +97,7 @@ OF_STEP = {
         signature="one ratio for all tensors",
         values=(0.9, 0.95, 0.8),
         scale="linear",
+        within=BELOW_ONE,
         mend={_TORCH: "AdamW(betas=({value}, ...))", _JAX: "optax.adamw(b1={value})"},
     ),
     "beta2": Kind(
@@ -103,6 +107,7 @@ OF_STEP = {
         signature="one ratio for all tensors",
         values=(0.95, 0.99, 0.999),
         scale="linear",
+        within=BELOW_ONE,
         mend={_TORCH: "AdamW(betas=(..., {value}))", _JAX: "optax.adamw(b2={value})"},
     ),
     "weight_decay": Kind(
@@ -112,6 +117,7 @@ OF_STEP = {
         signature="parallel to the weights",
         values=(0.0, 1e-2, 0.1),
         scale="linear",
+        within=NOT_NEGATIVE,
         mend={_TORCH: "AdamW(weight_decay={value})", _JAX: "optax.adamw(weight_decay={value})"},
     ),
     "decay_form": Kind(

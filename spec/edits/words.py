@@ -8,7 +8,7 @@ import re
 
 from spec.edits.catalogue import CATALOGUE
 from spec.edits.kinds import Edit, Kind
-from spec.errors import RuleError
+from spec.errors import RuleError, nearest
 
 
 def why_not(kind: Kind, side: str, *, pair: bool) -> str:
@@ -39,7 +39,8 @@ def parse(text: str) -> Edit:
     words, _, value = text.partition("=")
     name, _, target = words.partition("@")
     if name not in CATALOGUE:
-        raise RuleError("An edit is one of the catalogue's.", repr(name), f"known: {', '.join(CATALOGUE)}")
+        mend = f"{nearest(name, CATALOGUE)}known: {', '.join(CATALOGUE)}"
+        raise RuleError("An edit is one of the catalogue's.", repr(name), mend)
     kind = CATALOGUE[name]
     if bool(target) != kind.targeted:
         form = f"{name}@TENSOR=VALUE" if kind.targeted else f"{name}=VALUE"
@@ -54,6 +55,9 @@ def parse(text: str) -> Edit:
     if not kind.scale and kind.number is not bool and edit.value not in kind.values:
         known = ", ".join(f"{one:g}" for one in kind.values)
         raise RuleError("An edit's value is one that its constant can take.", repr(text), f"give {known}")
+    if edit.value not in kind.within:
+        tried = ", ".join(f"{one:g}" for one in kind.values)
+        raise RuleError(f"{name} is {kind.within}.", repr(text), f"for example {tried}")
     return edit
 
 

@@ -197,6 +197,17 @@ def test_an_edit_reaches_the_step(tmp_path) -> None:
     assert [line["lr"] for line in edited[:3]] == [line["lr"] for line in plain[1:]]
 
 
+def test_an_edit_that_met_nothing_is_refused_after_a_step_where_it_must_act(tmp_path) -> None:
+    edits = (Edit(name="rmsnorm_eps", value=0.5),)
+    tried = job(tmp_path / "tried", problem=mlp_problem(), edits=edits)
+    planted = job(tmp_path / "planted", problem=mlp_problem(), edits=edits, must_act=True)
+    assert work(tried) == 0, "a search tries what there is not"
+    assert work(planted) == 2
+    error = json.loads((tmp_path / "planted" / "error.json").read_text())
+    assert error["numbers"] == "jax:rmsnorm_eps=0.5: the model has no such call"
+    assert not steps_of(tmp_path / "planted")
+
+
 def test_a_loss_that_is_not_finite_is_written_down(tmp_path) -> None:
     problem = mlp_problem()
     source = open_source(problem)

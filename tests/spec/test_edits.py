@@ -1,11 +1,15 @@
 """The catalogue as data: how edits are written, who can make them, and what they do to tensors and rows."""
 
+import re
+
 import numpy as np
 import pytest
 
 from spec.edits import CATALOGUE, Edit, constants, device_table, parse, refuse, show, why_not
 from spec.edits.data import edited_rows
 from spec.edits.decay import edited_table
+from spec.edits.idle import refuse_idle, why_idle
+from spec.edits.kinds import Range
 from spec.edits.weights import moved
 from spec.errors import RuleError
 from spec.presets import PRESETS
@@ -31,6 +35,69 @@ def test_an_edit_reads_back_as_it_is_shown() -> None:
 def test_edits_that_do_not_fit(text: str) -> None:
     with pytest.raises(RuleError):
         parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("beta1=2", r"beta1 is in \[0, 1\)\."),
+        ("beta1=1", r"beta1 is in \[0, 1\)\."),
+        ("beta2=-0.1", r"beta2 is in \[0, 1\)\."),
+        ("batchnorm_momentum=1.1", r"batchnorm_momentum is in \[0, 1\]\."),
+        ("adam_eps=-1e-8", "adam_eps is at least 0"),
+        ("layernorm_eps=-1e-5", "layernorm_eps is at least 0"),
+        ("max_norm=0", "max_norm is above 0"),
+        ("rope_theta=0", "rope_theta is above 0"),
+        ("bias_correction=2", "0 or 1"),
+        ("loss_scale=inf", "a finite number"),
+    ],
+)
+def test_values_out_of_range_are_refused_with_the_range(text: str, message: str) -> None:
+    with pytest.raises(RuleError) as found:
+        parse(text)
+    assert re.search(message, found.value.message())
+
+
+def test_ends_of_a_range_belong_to_it_or_not() -> None:
+    for text in ("beta1=0", "batchnorm_momentum=1", "clip_eps=0", "weight_decay=0", "loss_scale=-1"):
+        assert show(parse(text)) == text
+
+
+def test_every_value_that_is_tried_is_in_range() -> None:
+    for name, kind in CATALOGUE.items():
+        assert all(value in kind.within for value in kind.values), name
+        assert kind.scale or kind.within == Range(), f"{name}: its values are its range"
+
+
+@pytest.mark.parametrize(
+    ("preset", "text", "why"),
+    [
+        ("toy-mlp", "gelu_erf=1", "no such call"),
+        ("toy-mlp", "layernorm_eps=1e-3", "no such call"),
+        ("tiny", "gelu_erf=1", ""),
+        ("tiny", "gelu_erf=0", ""),
+        ("toy-mlp", "beta1=0.9", ""),
+        ("toy-mlp", "qkv_split=2", "no such tensor"),
+        ("tiny", "qkv_split=2", ""),
+        ("tiny", "decay_tensor@no.such=0", "no such tensor"),
+        ("tiny", "decay_tensor@wte.weight=1", ""),
+        ("toy-mlp", "decay_stacked=1", "no repeated layer"),
+        ("tiny", "rope_theta=1e4", ""),
+    ],
+)
+def test_what_has_nothing_to_act_on_is_known_before_a_step(preset: str, text: str, why: str) -> None:
+    found = why_idle(parse(text), PRESETS[preset]().problem)
+    assert why in found and bool(why) == bool(found)
+
+
+def test_what_a_step_shows_to_have_nothing_to_act_on() -> None:
+    problem, calls, labels = PRESETS["tiny"]().problem, parse("rope_theta=1e4"), parse("label_shift=1")
+    with pytest.raises(RuleError, match="something that the run computes") as found:
+        refuse_idle("torch", [calls], problem, seen={})
+    assert "torch:rope_theta=10000: the model has no such call" in found.value.numbers
+    assert not why_idle(calls, problem, seen={"rope_theta": ["10000"]}), "as it was is no mistake to refuse"
+    assert "no labels" in why_idle(labels, problem, {}, {"y": np.zeros((2, 3))})
+    assert not why_idle(labels, problem, {}, {"y": np.zeros((2, 3), np.int32)})
 
 
 def test_a_side_says_why_not() -> None:

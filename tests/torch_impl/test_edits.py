@@ -134,6 +134,23 @@ def test_every_edit_of_models_has_its_change() -> None:
     assert CHANGES.keys() == {name for name, kind in CATALOGUE.items() if kind.reach == "model"}
 
 
+@pytest.mark.parametrize(
+    ("text", "function"),
+    [
+        ("matmul_bits=0", lambda x: x @ torch.ones(8, 2, dtype=x.dtype)),
+        ("constant_bf16=0", lambda x: x * 0.3),
+        ("conv_padding=0", lambda x: F.conv1d(x, torch.ones(4, 6, 3, dtype=x.dtype), padding=1)),
+        ("batchnorm_biased=0", lambda x: F.batch_norm(x, torch.zeros(6).double(), torch.ones(6).double())),
+        ("layernorm_fast_variance=0", lambda x: F.layer_norm(x, (8,))),
+    ],
+)
+def test_a_form_left_as_it_is_met_its_call(text: str, function: Callable[[Tensor], Tensor]) -> None:
+    seen: dict[str, list[str]] = {}
+    edit = parse(text)
+    found, _ = edited(_loss(function), [edit], seen).loss(nn.Identity(), {"x": X})
+    assert torch.equal(found, function(X)) and seen[edit.name]
+
+
 def test_an_edit_that_meets_nothing_says_so() -> None:
     seen: dict[str, list[str]] = {}
     edited(_loss(F.silu), [parse("gelu_erf=1")], seen).loss(nn.Identity(), {"x": X})
