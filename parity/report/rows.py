@@ -226,6 +226,8 @@ def notes(result: Result) -> Iterator[str]:
         if result.command != "compare":
             yield from against_lines.notes(result.against)
         yield from against_lines.surroundings(result.against)
+    elif result.command == "compare" and "against" in result.unmeasured:
+        yield f"speeds were not compared: {result.unmeasured['against']}"
     for run in result.runs:
         for side, checkpoint in run.resumed.items():
             yield f"note: {side} went on from {checkpoint}"
