@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from parity import assemble, folders
+from parity import assemble, folders, same_work
 from parity.bench import blocks
 from parity.options import Bench, Compare, Run
 from parity.plan import Plan
@@ -19,9 +19,10 @@ from parity.session import Held
 from parity.speed.figures import TimePass
 from parity.speed.machine import Difference, difference
 from parity.speed.regression import FIGURES, Limit, change, measured, parse_limits
+from spec import codec
 from spec.environment import describe_environment
-from spec.errors import PRECEDENCE, ExitCode, RuleError
-from spec.run import Problem
+from spec.errors import PRECEDENCE, ExitCode, RuleError, few
+from spec.run import RunSpec
 
 Timed = Mapping[tuple[str, str, int], Sequence[TimePass]]
 """Time passes by side, mode and global batch."""
@@ -79,26 +80,28 @@ def _saved(
     options: Run | Bench, plan: Plan, modes: set[tuple[str, str]], own: Path | None
 ) -> tuple[Path, Timed]:
     """The folder that `--against` names, and what in it is like the plan."""
-    out, any_batch = Path(options.out), isinstance(options, Bench) and options.sweep is not None
+    out, is_bench = Path(options.out), isinstance(options, Bench)
+    any_batch = isinstance(options, Bench) and options.sweep is not None
     if options.against == "last":
         for folder in folders.newest_first(out):
             if folder == own or not (folder / "run.json").exists():
                 continue
-            timed = _like(folder, plan, any_batch)
+            timed = _like(folder, plan, is_bench, any_batch)
             if modes <= _contenders(timed):
                 return folder, timed
         raise RuleError(
             "A run is held against an earlier one of the same problem, processes and modes.",
-            f"none is in {out}: {_words(plan)}, timed",
+            f"none is in {out}: {_words(plan, is_bench)}, timed",
             "make it once without --against",
         )
     folder = folders.find(str(options.against), out)
-    timed = _like(folder, plan, any_batch)
+    timed = _like(folder, plan, is_bench, any_batch)
     missing = ", ".join(" ".join(one) for one in sorted(modes - _contenders(timed)))
     if folder == own or missing:
         raise RuleError(
             "A run is held against another one of the same problem, processes and modes.",
-            f"{folder.name} has no time pass of {missing}: {_words(plan)}"
+            f"{folder.name} has no time pass of {missing}: {_words(plan, is_bench)}"
+            f"{_apart(folder, plan, is_bench)}"
             if missing
             else f"{folder.name} is this run",
             "name another, or --against last, which finds one",
@@ -106,9 +109,25 @@ def _saved(
     return folder, timed
 
 
-def _words(plan: Plan) -> str:
+def _words(plan: Plan, is_bench: bool) -> str:
     problem = plan.spec.problem
-    return f"{plan.spec.name} {problem.precision}, {problem.steps} steps of {problem.global_batch} rows"
+    steps = "steps" if is_bench else f"{problem.steps} steps"
+    return f"{plan.spec.name} {problem.precision}, {steps} of {problem.global_batch} rows"
+
+
+def _apart(folder: Path, plan: Plan, is_bench: bool) -> str:
+    """What of the problem and its processes differs from the saved run's; empty where nothing does."""
+    saved = _spec(folder, _timed(folder))
+    any_steps = is_bench and blocks.is_benchmark(folder)
+    found = same_work.differences(saved, plan.spec, any_steps=any_steps)
+    return f"; it and this run differ in {few(found)}" if found else ""
+
+
+def _spec(folder: Path, timed: Timed) -> RunSpec:
+    """What was timed; of a run that was not, what it was."""
+    for passes in timed.values():
+        return passes[0].job.spec
+    return codec.from_dict(RunSpec, folders.read_json(folder / "run.json")["spec"])
 
 
 def _check_guards(limits: Sequence[Limit], folder: Path, timed: Timed) -> None:
@@ -150,48 +169,63 @@ def compare(result: Result, folders_: Sequence[Path], options: Compare) -> None:
     """
     limits = parse_limits(options.fail_if)
     timed = [_timed(folder) for folder in folders_]
-    described = [folders.read_json(folder / "run.json") for folder in folders_]
-    device = described[0]["spec"]["execution"]["device"]
-    changed = difference(described[0]["environment"], described[1]["environment"], device)
+    environments = [folders.read_json(folder / "run.json")["environment"] for folder in folders_]
+    specs = [_spec(folder, one) for folder, one in zip(folders_, timed, strict=True)]
+    devices = [spec.execution.device for spec in specs]
+    any_steps = all(blocks.is_benchmark(folder) for folder in folders_)
+    apart = same_work.differences(specs[0], specs[1], any_steps=any_steps)
+    changed = difference(environments[0], environments[1], devices[0])
     reason = ""
     if not all(timed):
         reason = "not both runs were timed"
-    elif len({_problem(next(iter(one.values()))[0]) for one in timed}) > 1:
-        reason = "the runs are of different problems"
-    elif device != described[1]["spec"]["execution"]["device"]:
-        reason = f"one ran on {device}, the other on {described[1]['spec']['execution']['device']}"
-    elif (changed.device or changed.host) and not options.across_devices:
-        if limits:
-            raise _elsewhere(folders_[0], changed)
-        reason = (
-            f"another device or host, see --across-devices: {'; '.join([*changed.device, *changed.host])}"
-        )
+    elif len({same_work.key(spec.problem, any_steps=any_steps) for spec in specs}) > 1:
+        reason = f"the runs are of different problems: {few(apart, most=6)}"
+    elif devices[0] != devices[1]:
+        reason = f"one ran on {devices[0]}, the other on {devices[1]}"
+    else:
+        # Of one problem: how many devices, at most.
+        changed = dataclasses.replace(changed, device=[*apart, *changed.device])
+        if (changed.device or changed.host) and not options.across_devices:
+            if limits:
+                raise _elsewhere(folders_[0], changed)
+            reason = (
+                f"another device or host, see --across-devices: {'; '.join([*changed.device, *changed.host])}"
+            )
     if reason:
-        if limits:
-            raise RuleError("Guarded speeds were measured.", reason, "name two timed runs of one problem")
-        result.unmeasured["speed"] = result.unmeasured["against"] = reason
+        _leave_out(result, reason, limits)
         return
     if not timed[0].keys() & timed[1].keys():
         timed = [_own(one) for one in timed]
     both = timed[0].keys() & timed[1].keys()
-    if limits and not both:
-        raise RuleError(
-            "Guarded speeds were measured.",
-            f"{folders_[0].name} and {folders_[1].name}: no side and batch is timed in both",
-            "name two timed runs of one problem",
-        )
+    if not both:
+        has = [few([_name(*one) for one in own], most=3) for own in timed]
+        reason = f"no side and batch is timed in both: {' / '.join(has)}"
+    if reason:
+        _leave_out(result, reason, limits)
+        return
     for folder, one in zip(folders_, timed, strict=True):
         _check_guards(limits, folder, {key: one[key] for key in both})
     saved = Saved(folder=folders_[0], timed=timed[0], changed=changed, limits=limits)
     _add(result, saved, timed[1])
 
 
+def _leave_out(result: Result, reason: str, limits: Sequence[Limit]) -> None:
+    """Speeds that are not compared: told, and refused where they were to be guarded."""
+    if limits:
+        raise RuleError("Guarded speeds were measured.", reason, "name two timed runs of one problem")
+    result.unmeasured["speed"] = result.unmeasured["against"] = reason
+
+
+def _name(side: str, mode: str, batch: int) -> str:
+    return f"{side} {mode}, batch {batch}"
+
+
 def _add(result: Result, saved: Saved, now: Timed) -> None:
     asked = tuple(dict.fromkeys(limit.figure for limit in saved.limits)) or tuple(FIGURES)
     changes, unmeasured = [], {}
     for key in [*now, *(key for key in saved.timed if key not in now)]:
-        side, mode, batch = key
-        name = f"{side} {mode}, batch {batch}"
+        side, _, batch = key
+        name = _name(*key)
         if key not in saved.timed or key not in now:
             unmeasured[name] = f"not timed in {'the saved run' if key in now else 'this run'}"
             continue
@@ -207,6 +241,7 @@ def _add(result: Result, saved: Saved, now: Timed) -> None:
                 batch=batch,
             )
             if found is not None:
+                found.before_call, found.now_call = _call(saved.timed[key]), _call(now[key])
                 changes.append(found)
             elif saved.limits:
                 unmeasured[f"{name}: {figure}"] = "not measured in both runs, so it is not guarded"
@@ -261,6 +296,15 @@ def _timed(folder: Path) -> Timed:
     return timed
 
 
+def _call(passes: Sequence[TimePass]) -> int | None:
+    """The call of a benchmark of several that measured these passes; None where there was one at most."""
+    folder = passes[0].folder
+    calls = blocks.calls(folder.parent.parent)
+    if len(calls) < 2:
+        return None
+    return next((one.number for one in calls for each in one.blocks if folder.name in each.passes), None)
+
+
 def _by_contender(passes: Sequence[TimePass]) -> Timed:
     found: dict[tuple[str, str, int], list[TimePass]] = {}
     for one in passes:
@@ -269,8 +313,10 @@ def _by_contender(passes: Sequence[TimePass]) -> Timed:
     return found
 
 
-def _like(folder: Path, plan: Plan, any_batch: bool) -> Timed:
+def _like(folder: Path, plan: Plan, is_bench: bool, any_batch: bool) -> Timed:
     """Of a saved run, the time passes of a plan's problem on as many processes; of a sweep, at any batch."""
+    any_steps = is_bench and blocks.is_benchmark(folder)
+    wanted = same_work.key(plan.spec.problem, any_steps=any_steps)
 
     def same(one: TimePass) -> bool:
         spec, now = one.job.spec, plan.spec
@@ -278,18 +324,9 @@ def _like(folder: Path, plan: Plan, any_batch: bool) -> Timed:
         alike = processes == (now.execution.device, now.execution.world_size)
         batches = spec.problem.global_batch, now.problem.global_batch
         alike = alike and (any_batch or batches[0] == batches[1])
-        return alike and _without_batch(spec.problem) == _without_batch(now.problem)
+        return alike and same_work.key(spec.problem, any_steps=any_steps) == wanted
 
     return {key: passes for key, passes in _timed(folder).items() if same(passes[0])}
-
-
-def _problem(one: TimePass) -> str:
-    return _without_batch(one.job.spec.problem)
-
-
-def _without_batch(problem: Problem) -> str:
-    """The hash of a problem but for the rows of a step."""
-    return dataclasses.replace(problem, global_batch=problem.micro_batches).sha256()
 
 
 def _own(timed: Timed) -> Timed:

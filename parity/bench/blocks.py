@@ -80,6 +80,11 @@ class Call(Struct, kw_only=True):
         )
 
 
+def is_benchmark(folder: Path) -> bool:
+    """Whether `parity bench` made a run folder."""
+    return (folder / FOLDER).is_dir()
+
+
 def calls(folder: Path) -> list[Call]:
     """The calls that measured into a run folder, in order."""
     return [msgspec.convert(read_json(path), Call) for path in sorted((folder / FOLDER).glob("*.json"))]
@@ -113,7 +118,7 @@ def check_goes_on(folder: Path, plan: Plan, sweep: Any, environment: dict[str, A
     Raises:
       RuleError: another command's run, another problem, device, or version; with all that differs.
     """
-    if not (folder / FOLDER).is_dir():
+    if not is_benchmark(folder):
         raise RuleError("--into names a benchmark.", f"{folder}: no {FOLDER}/", "name a run of parity bench")
     before = read_json(folder / "run.json")
     saved: RunSpec = codec.from_dict(RunSpec, before["spec"])

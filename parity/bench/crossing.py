@@ -53,6 +53,7 @@ def find(a: str, b: str, curve: Curve) -> Crossing:
         ci95=[_batch(float(bound)) for bound in bounds] if _batch(at) is not None else [],
         below=a if ratios[0] < 0 else b,
         above=a if ratios[-1] < 0 else b,
+        batches=batches,
     )
 
 

@@ -74,13 +74,13 @@ def _fit_side(side: str, curves: Mapping[str, Times]) -> HostModel:
 
 def _reason(model: HostModel, curves: Mapping[str, Times]) -> str:
     if model.device_ms is None:
-        return "no declared point grows with the batch: the device never shows"
+        return "no declared point that was measured grows with the batch: the device never shows"
     hidden = [mode for mode, host in model.host_ms.items() if host is None and curves[mode]]
     unknown = [mode for mode, times in curves.items() if not times]
     reasons = []
     if hidden:
         reasons.append(
-            f"every declared point of {', '.join(hidden)} grows with the batch: its host never shows"
+            f"every declared point measured of {', '.join(hidden)} grows with the batch: its host never shows"
         )
     if unknown:
         reasons.append(f"no declared batch of {', '.join(unknown)} was measured")

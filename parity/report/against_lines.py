@@ -21,7 +21,8 @@ def phrase(against: Against | None) -> str:
     failed = [one for one in against.changes if one.failed] if against else []
     if not failed or against is None:
         return ""
-    return f"SLOWER than {number(against)}: {', '.join(f'{one.side} {one.figure}' for one in failed)}"
+    what = dict.fromkeys(_what(against, one, one.side) for one in failed)
+    return f"SLOWER than {number(against)}: {', '.join(what)}"
 
 
 def number(against: Against) -> str:
@@ -33,7 +34,7 @@ def lines(against: Against) -> Iterator[list[str]]:
     """For the table of `parity compare`: figure, before, now, ratio, limit."""
     for one in against.changes:
         yield [
-            f"{one.side} {one.mode} {one.figure}",
+            _what(against, one),
             compact(one.before),
             compact(one.now),
             ratio(one),
@@ -47,7 +48,7 @@ def notes(against: Against) -> Iterator[str]:
         if not one.beyond_limit:
             at = f"{compact(one.before)} -> {compact(one.now)}, {ratio(one)}"
             limit = f", within {one.limit}" if one.limit else ""
-            yield f"against {number(against)}: {one.side} {one.mode} {one.figure} {at}{limit}"
+            yield f"against {number(against)}: {_what(against, one)} {at}{limit}"
 
 
 def surroundings(against: Against) -> Iterator[str]:
@@ -58,8 +59,28 @@ def surroundings(against: Against) -> Iterator[str]:
         yield f"against {number(against)}: {name}: {reason}"
 
 
+def _what(against: Against, one: SpeedChange, who: str = "") -> str:
+    """`torch eager step_ms.median`, with batch and call after the mode where there are several.
+
+    Args:
+      who: instead of side and mode.
+    """
+    words = [who or f"{one.side} {one.mode}"]
+    if len({other.batch for other in against.changes}) > 1:
+        words.append(f"batch {one.batch}")
+    calls = [call for call in (one.before_call, one.now_call) if call is not None]
+    if len(calls) == 2 and calls[0] != calls[1]:
+        words.append(f"call {calls[0]} -> {calls[1]}")
+    elif len(calls) == 2:
+        words.append(f"call {calls[0]}")
+    elif calls:
+        where = "now" if one.before_call is None else f"in {number(against)}"
+        words.append(f"call {calls[0]} {where}")
+    return f"{words[0]} {one.figure}" if len(words) == 1 else ", ".join([*words, one.figure])
+
+
 def _sentence(against: Against, one: SpeedChange) -> str:
-    what = f"{one.side} {one.mode} {one.figure}"
+    what = _what(against, one)
     change = f"{compact(one.now)}, was {compact(one.before)} in {number(against)}: {ratio(one)}"
     end = "SLOWER" if one.failed else "not beyond noise, so it does not fail"
     if one.failed and one.figure.startswith("peak_mem"):

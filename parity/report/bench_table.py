@@ -42,14 +42,16 @@ def notes(result: Result) -> Iterator[str]:
         yield from left_out(result.bench)
         yield from _unclear(result.bench)
     if result.speed is not None and result.speed.ratio is not None and result.speed.ratio.settle:
-        yield f"torch / jax is AMBIGUOUS; what would settle it: {result.speed.ratio.settle}"
+        call = words.newest_call(result)
+        of_call = f"{call}: " if call else ""
+        yield f"{of_call}torch / jax is AMBIGUOUS; what would settle it: {result.speed.ratio.settle}"
     if len(result.invocations) > 1:
         for call in result.invocations:
             yield f"call {call.number}: {call.utc}, {call.ended}, parity {' '.join(call.argv)}"
         if len({call.host_hash for call in result.invocations}) > 1:
             yield "the calls ran on several hosts of one kind"
     if result.sweep is not None:
-        yield from _crossings(result.sweep.crossings)
+        yield from _crossings(result.sweep)
         yield from _model(result.sweep)
     yield from warnings(result)
 
@@ -120,10 +122,12 @@ def _sweep(sweep: Sweep) -> Table:
     contenders = list(dict.fromkeys((point.side, point.mode) for point in sweep.points))
     found = {(point.side, point.mode, point.batch): point for point in sweep.points}
     heads = ["batch", *(f"{side} {mode}" for side, mode in contenders), "model"]
+    measured = {point.batch for point in sweep.points}
     lines = []
     for batch in sweep.batches:
         cells = [_point(found.get((side, mode, batch))) for side, mode in contenders]
-        lines.append([str(batch), *cells, "fitted on" if batch in sweep.fitted else "predicts"])
+        part = "fitted on" if batch in sweep.fitted else "predicts"
+        lines.append([str(batch), *cells, part if batch in measured else "not measured"])
     return heads, lines
 
 
@@ -135,21 +139,47 @@ def _point(point: SweepPoint | None) -> str:
     return text if point.fitted or point.error is None else f"{text}, {100 * point.error:+.0f} %"
 
 
-def _crossings(crossings: list[Crossing]) -> Iterator[str]:
-    for one in crossings:
+def _crossings(sweep: Sweep) -> Iterator[str]:
+    for one in sweep.crossings:
+        # One batch that is left out may hold a crossing.
+        part = _batches(one) if set(one.batches) != set(sweep.batches) else ""
         if one.batch is None:
             slower = one.b if one.below == one.a else one.a
-            yield f"{one.below} has a lesser median than {slower} at every batch: they do not cross"
+            end = "whether they cross elsewhere is not known" if part else "they do not cross"
+            yield f"{one.below} has a lesser median than {slower} at {part or 'every batch'}: {end}"
             continue
-        low, high = (("beyond the sweep" if bound is None else f"{bound:.3g}") for bound in one.ci95)
+        beyond = "beyond these" if part else "beyond the sweep"
+        low, high = ((beyond if bound is None else f"{bound:.3g}") for bound in one.ci95)
         yield (
             f"{one.below} is faster below batch {one.batch:.3g} (95 % {low} to {high}), {one.above} above it "
-            f"[{one.a} / {one.b}]"
+            f"[{one.a} / {one.b}]{f', by {part}' if part else ''}"
         )
 
 
+def _batches(one: Crossing) -> str:
+    if not one.batches:
+        return "the batches that both were measured at"
+    return f"batches {_and(one.batches)}, all that both were measured at"
+
+
+def _and(batches: list[int]) -> str:
+    first, last = ", ".join(map(str, batches[:-1])), str(batches[-1])
+    return f"{first} and {last}" if first else last
+
+
 def _model(sweep: Sweep) -> Iterator[str]:
-    yield f"model: step_ms = max(host, a + b * batch), fitted on batches {', '.join(map(str, sweep.fitted))}"
+    fitted = [point for point in sweep.points if point.fitted]
+    on = sorted({point.batch for point in fitted})
+    if not on:
+        yield "no model: none of the batches that it is fitted on was measured"
+        return
+    yield f"model: step_ms = max(host, a + b * batch), fitted on batches {', '.join(map(str, on))}"
+    if missing := [batch for batch in sweep.fitted if batch not in on]:
+        yield f"it was to be fitted on {_and(missing)} too, not measured"
+    for who in dict.fromkeys((point.side, point.mode) for point in sweep.points):
+        own = [point.batch for point in fitted if (point.side, point.mode) == who]
+        if sorted(own) != on:
+            yield f"of {' '.join(who)} on {f'{_and(sorted(own))} alone' if own else 'none of them'}"
     yield f"where {sweep.meaning}"
     for model in sweep.model:
         yield _side(model)
@@ -163,7 +193,9 @@ def _model(sweep: Sweep) -> Iterator[str]:
             f"{worst.side} {worst.mode} at batch {worst.batch}, off by {100 * (worst.error or 0):+.0f} %"
         )
     else:
-        yield "nothing is predicted: every batch is one that the model is fitted on"
+        rest = [batch for batch in sweep.batches if batch not in sweep.fitted]
+        why = "none of the others was measured" if rest else "every batch is one that the model is fitted on"
+        yield f"nothing is predicted: {why}"
 
 
 def _miss(point: SweepPoint) -> float:

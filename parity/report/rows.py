@@ -18,7 +18,7 @@ from parity.report.result import (
     Speed,
     TensorDifference,
 )
-from parity.report.words import allowed, figure
+from parity.report.words import allowed, figure, newest_call
 
 _TRACED = (
     "launch_calls_per_step",
@@ -49,16 +49,18 @@ def _tested(result: Result) -> bool:
 
 
 def speed_phrase(result: Result) -> str:
-    """Torch relative to jax, with the interval; empty where nothing was timed."""
+    """Torch relative to jax, with the interval and, of several, the call; empty where nothing was timed."""
     speed = result.speed
     if speed is None or speed.ratio is None or speed.verdict is None:
         return ""
     ratio, (low, high) = speed.ratio.median, speed.ratio.ci95
+    call = newest_call(result)
+    head = f"speed: {call}: " if call else "speed: "
     if speed.verdict == "FASTER":
-        return f"speed: torch {1 / ratio:.2f}x faster than jax (95 % {1 / high:.2f}-{1 / low:.2f})"
+        return f"{head}torch {1 / ratio:.2f}x faster than jax (95 % {1 / high:.2f}-{1 / low:.2f})"
     if speed.verdict == "SLOWER":
-        return f"speed: torch {ratio:.2f}x slower than jax (95 % {low:.2f}-{high:.2f})"
-    return f"speed: {speed.verdict} (torch / jax {ratio:.2f}, 95 % {low:.2f}-{high:.2f})"
+        return f"{head}torch {ratio:.2f}x slower than jax (95 % {low:.2f}-{high:.2f})"
+    return f"{head}{speed.verdict} (torch / jax {ratio:.2f}, 95 % {low:.2f}-{high:.2f})"
 
 
 def table(result: Result) -> Table:
@@ -224,6 +226,8 @@ def notes(result: Result) -> Iterator[str]:
         if result.command != "compare":
             yield from against_lines.notes(result.against)
         yield from against_lines.surroundings(result.against)
+    elif result.command == "compare" and "against" in result.unmeasured:
+        yield f"speeds were not compared: {result.unmeasured['against']}"
     for run in result.runs:
         for side, checkpoint in run.resumed.items():
             yield f"note: {side} went on from {checkpoint}"

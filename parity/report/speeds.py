@@ -80,6 +80,8 @@ class Crossing(Struct, kw_only=True):
     """The faster one at small batches."""
     above: str
     """The faster one at large batches."""
+    batches: list[int] = []
+    """At which both were measured together: all that it says anything of."""
 
 
 class SweepPoint(Struct, kw_only=True):
@@ -148,6 +150,9 @@ class SpeedChange(Struct, kw_only=True):
     """Whether the interval leaves no change out; of a figure without samples, whether it changed."""
     failed: bool
     """Slower, or more, than the limit allows, and beyond noise."""
+    before_call: int | None = None
+    """The call of `parity bench` that measured the saved figure; null where there was one at most."""
+    now_call: int | None = None
 
 
 class Against(Struct, kw_only=True):

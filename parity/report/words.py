@@ -1,6 +1,6 @@
 """Figures as people read them. Must not: know which table they stand in."""
 
-from parity.report.result import SideSpeed
+from parity.report.result import Result, SideSpeed
 from parity.report.speeds import Ratio, Spread
 
 
@@ -12,6 +12,11 @@ def figure(side: SideSpeed | None, name: str) -> str:
     if isinstance(value, Spread):
         return f"{compact(value.median)} ({compact(value.p10)}-{compact(value.p90)}, n {value.n})"
     return compact(value)
+
+
+def newest_call(result: Result) -> str:
+    """`call 2`, the one whose figures `speed` has; empty where there was one call at most."""
+    return f"call {result.invocations[-1].number}" if len(result.invocations) > 1 else ""
 
 
 def compact(value: float) -> str:

@@ -12,6 +12,8 @@ from parity.plan import Plan, make_plan
 from parity.speed.machine import difference
 from parity.speed.regression import change, parse_limits
 from spec.errors import ExitCode, RuleError
+from spec.presets import run_spec
+from spec.run import Execution, RunSpec
 from tests.parity.timed import ENVIRONMENT, block, called, run_folder, spec_of, time_pass, with_steps
 
 EAGER, JIT = ("torch", "eager"), ("jax", "jit")
@@ -233,3 +235,85 @@ def test_a_benchmark_of_several_calls_stands_for_its_last(
     changes = json.loads(text)["against"]["changes"]
     now = {one["side"]: one["now"] for one in changes if one["figure"] == "step_ms.median"}
     assert now == {"torch": 4.0, "jax": 1.0}
+
+
+def saved_bench(out: Path, number: int, spec: RunSpec) -> Path:
+    """A benchmark of one call, of any problem."""
+    folder = run_folder(out / f"{number:04d}_{spec.name}_c0ffee_20260101T000000Z", spec)
+    called(folder, block(folder, {EAGER: [QUIET] * 2, JIT: [QUIET] * 2}, spec=spec))
+    return folder
+
+
+OTHER = "the runs are of different problems: "
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        (run_spec("micro", steps=10), f"{OTHER}preset toy-mlp/micro; precision strict/bf16"),
+        (run_spec("toy-mlp", precision="bf16"), f"{OTHER}precision strict/bf16"),
+        (run_spec("toy-mlp", seed=7), "seed_weights 0/7"),
+        (run_spec("toy-mlp", devices=2), "devices 1/2"),
+        (spec_of(batch=16), "timed in both: torch own, batch 8; jax own, batch 8 / torch own, batch 16"),
+    ],
+)
+def test_speeds_that_are_not_compared_are_said_to_be_so_and_why(
+    spec: RunSpec,
+    words: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
+    saved_bench(tmp_path, 1, spec_of())
+    saved_bench(tmp_path, 2, spec)
+    code, text = compared(tmp_path, capsys)
+    (line,) = (line for line in text.splitlines() if line.startswith("speeds were not compared: "))
+    assert code == 0 and words in line
+    assert cli.main(["compare", "1", "2", "--out", str(tmp_path), "--fail-if", "step_ms.median:5%"]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_the_steps_of_a_run_do_not_set_benchmarks_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, here: None
+) -> None:
+    """Their length gives a schedule other learning rates, and a step no other work."""
+    monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
+    for number, steps in ((1, 10), (2, 50)):
+        saved_bench(tmp_path, number, run_spec("tiny", steps=steps, devices=1, execution=Execution()))
+    assert "x1.000" in compared(tmp_path, capsys)[1]
+    bench = Bench(preset="tiny", steps=20, devices=1, device="cpu", out=str(tmp_path), against="last")
+    found = against.find(bench, make_plan(bench))
+    assert found is not None and found.folder.name.startswith("0002")
+    # The time passes of a run share a process with passes of all its steps.
+    run = Run(preset="tiny", steps=20, devices=1, device="cpu", out=str(tmp_path), against="1")
+    with pytest.raises(RuleError, match="it and this run differ in steps 10/20"):
+        against.find(run, make_plan(run))
+
+
+def test_each_row_of_two_sweeps_has_its_batch(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
+    for number, ms in ((1, 1.0), (2, 1.2)):
+        folder = run_folder(tmp_path / f"{number:04d}_toy-mlp_c0ffee_20260101T000000Z")
+        windows = [[ms * each for each in QUIET]] * 2
+        called(folder, *(block(folder, {EAGER: windows}, batch=n, first=3 * n) for n in (4, 8)))
+    _, text = compared(tmp_path, capsys)
+    assert " torch eager, batch 4, step_ms.median" in text and " torch eager, batch 8, step_ms.median" in text
+    _, text = compared(tmp_path, capsys, "--fail-if", "step_ms.median:5%")
+    assert "SLOWER than 0001: torch, batch 4, step_ms.median, torch, batch 8, step_ms.median" in text
+    assert "torch eager, batch 8, step_ms.median is 1.2" in text
+
+
+def test_rows_of_a_benchmark_of_several_calls_name_the_call(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
+    saved_bench(tmp_path, 1, spec_of())
+    folder = saved_bench(tmp_path, 2, spec_of())
+    called(folder, block(folder, {EAGER: [QUIET] * 2}, first=11))
+    _, text = compared(tmp_path, capsys)
+    assert "torch eager, call 2 now, step_ms.median" in text and "jax jit, call 1 now, step_ms.median" in text
+    code = cli.main(["compare", "2", "2", "--out", str(tmp_path)])
+    assert code == 0 and "torch eager, call 2, step_ms.median" in capsys.readouterr().out

@@ -17,6 +17,8 @@ from parity.report.page import conditions
 from parity.report.page.costs import Contender
 from parity.report.page.folder import RunFolder
 from parity.report.page.speed import timed
+from parity.report.rows import speed_phrase
+from parity.report.speeds import Ratio
 from spec.errors import RuleError
 from tests.parity.timed import ENVIRONMENT, block, called, run_folder, time_pass
 
@@ -109,6 +111,19 @@ def test_the_table_names_calls_and_leaves_empty_columns_out(folder: Path) -> Non
     )
     assert notes[1].startswith("no column for launch_us") and "needs a trace" in notes[1]
     assert [note for note in notes if note.startswith("call 2: ")]
+
+
+def test_the_speed_of_several_calls_names_the_newest(folder: Path) -> None:
+    ratio = Ratio(median=0.5, ci95=[0.4, 0.6], passes=[0.5], settle="more windows")
+    result: Any = SimpleNamespace(
+        speed=SimpleNamespace(ratio=ratio, verdict="FASTER"),
+        invocations=[call.told() for call in calls(folder)],
+        command="bench", bench=[], sweep=None, warnings=[],
+    )  # fmt: skip
+    assert speed_phrase(result).startswith("speed: call 2: torch 2.00x faster than jax")
+    assert "call 2: torch / jax is AMBIGUOUS; what would settle it: more windows" in bench_table.notes(result)
+    result.invocations = result.invocations[:1]
+    assert speed_phrase(result).startswith("speed: torch 2.00x faster than jax")
 
 
 def test_a_broken_off_call_shows_what_it_finished(tmp_path: Path) -> None:

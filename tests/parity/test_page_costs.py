@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from parity.report import page
-from parity.report.page import costs, words
+from parity.report.page import costs, glance, words
 from parity.report.page.folder import RunFolder
 from parity.report.page.speed import section
 from parity.report.result import BenchRow, Result, SideSpeed, Spread
@@ -178,6 +178,21 @@ def test_a_command_line_can_be_read_and_typed(tmp_path: Path) -> None:
     read = Page(page.write(six(tmp_path, invocations=[call])).read_text("utf-8"))
     assert "parity bench tiny --edit 'a b'" in read.text
     assert "<li>" not in read.html.partition("Invocations")[2].partition("</section>")[0]
+
+
+def test_the_first_numbers_name_the_call_where_there_were_several(tmp_path: Path) -> None:
+    made = [
+        Invocation(
+            number=number, argv=["bench", "tiny"], utc="now", host_hash="h", windows=8, steps_per_window=3,
+            ended="done",
+        )
+        for number in (1, 2)
+    ]  # fmt: skip
+    for calls in (made[:1], made):
+        folder = six(tmp_path / str(len(calls)), invocations=calls)
+        facts = glance.facts(msgspec.json.decode((folder / "result.json").read_bytes(), type=Result))
+        notes = [one.note for one in facts if one.note.startswith("median")]
+        assert notes and all(note.endswith(", call 2") == (calls == made) for note in notes)
 
 
 def test_a_note_is_text_and_nothing_else(tmp_path: Path) -> None:

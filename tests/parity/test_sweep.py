@@ -180,6 +180,48 @@ def test_what_a_sweep_shows(tmp_path: Path, plan: Plan) -> None:
     assert [line[-1] for line in lines].count("predicts") == 3
 
 
+def broken_off(folder: Path, plan: Plan, jax: list[int], torch: list[int]) -> str:
+    """What is told of a sweep of 1..16 in which each side was measured at these batches."""
+    axis = sweep.parse("batch=1..16", plan)
+    assert axis is not None
+    run_folder(folder, sweep=axis.declared())
+    blocks = []
+    for number, batch in enumerate(axis.batches):
+        own = {EAGER: [[4.0] * 5] * 2 * (batch in torch), JIT: [[0.5 + 0.2 * batch] * 5] * 2 * (batch in jax)}
+        blocks.append(block(folder, own, batch=batch, first=4 * number + 1))
+    called(folder, *blocks, ended="interrupted")
+    result = result_of(sweep.results(axis, folder, calls(folder), "cpu"))
+    table = [f"{line[0]} {line[-1]}" for line in bench_table.table(result)[1]]
+    return "\n".join([*table, *bench_table.notes(result)])
+
+
+def test_a_sweep_that_was_broken_off_claims_what_was_measured(tmp_path: Path, plan: Plan) -> None:
+    text = broken_off(tmp_path, plan, jax=[1, 2], torch=[1, 2, 4])
+    assert text.startswith("1 fitted on\n2 fitted on\n4 predicts\n8 not measured\n16 not measured\n")
+    assert "torch eager at batches 1 and 2, all that both were measured at: whether" in text
+    assert "at every batch" not in text and "they do not cross" not in text
+    assert "fitted on batches 1, 2\nit was to be fitted on 8 and 16 too, not measured\n" in text
+
+
+def test_a_model_names_who_was_not_measured_where_others_were(tmp_path: Path, plan: Plan) -> None:
+    text = broken_off(tmp_path, plan, jax=[1, 2, 8], torch=[1, 2, 8, 16])
+    assert "fitted on batches 1, 2, 8, 16\nof jax jit on 1, 2 and 8 alone" in text
+    assert "nothing is predicted: none of the others was measured" in text
+    text = broken_off(tmp_path / "none", plan, jax=[4], torch=[4])
+    assert "no model: none of the batches that it is fitted on was measured" in text
+
+
+def test_a_crossing_of_a_part_says_of_which() -> None:
+    found = crossing.find("torch", "jax", curve(1.0, 3.0, 0.01, [1, 2, 4]))
+    assert found.batches == [1, 2, 4]
+    text = "\n".join(
+        bench_table.notes(
+            result_of(SimpleNamespace(crossings=[found], batches=BATCHES, points=[], fitted=[]))
+        )
+    )
+    assert "[torch / jax], by batches 1, 2 and 4, all that both were measured at" in text
+
+
 def result_of(found: Any) -> Any:
     """As much of a result as the table of a sweep reads."""
 

@@ -88,6 +88,7 @@ def block(
     step_ms: dict[Contender, Sequence[Sequence[float]]],
     batch: int = 8,
     first: int = 1,
+    spec: RunSpec | None = None,
 ) -> Block:
     """A block written into a run folder: for each contender the windows of each of its passes."""
     names, number = [], first
@@ -98,7 +99,8 @@ def block(
             names.append(name)
             number += 1
             if turn < len(passes):
-                time_pass(folder / "passes" / name, contender, passes[turn], spec_of(batch))
+                time_pass(folder / "passes" / name, contender, passes[turn], spec or spec_of(batch))
+    batch = spec.problem.global_batch if spec else batch
     return Block(batch=batch, contenders=list(step_ms), passes=names)
 
 
