@@ -163,7 +163,7 @@ def _result(
         command="bench",
         verdict="FAILED" if code else None,
         exit_code=int(code),
-        reasons=[*([message] if message else []), *_go_on(folder, held), *_fastest(timed)],
+        reasons=[*([message] if message else []), *_go_on(folder, held, timed), *_fastest(timed)],
         runs=[assemble.run_ref(folder, plan)],
         curves={},
         numerics=None,
@@ -188,11 +188,12 @@ def _speed(held: Sequence[Held], axis: Axis | None) -> tuple[Speed | None, str]:
     return assemble.speed(held), "no time pass was finished"
 
 
-def _go_on(folder: Path, held: Sequence[Held]) -> list[str]:
+def _go_on(folder: Path, held: Sequence[Held], timed: Sequence[BenchRow]) -> list[str]:
     """How to measure what an interrupted call left."""
-    number = folder.name.partition("_")[0]
-    stopped = held[-1].ended.how == "interrupted"
-    return [f"what was measured stands; the same command with --into {number} adds to it"] * stopped
+    if held[-1].ended.how != "interrupted":
+        return []
+    stands = "what was measured stands" if timed else "no pass was finished"
+    return [f"{stands}; the same command with --into {folder.name.partition('_')[0]} adds to it"]
 
 
 def _earlier(folder: Path, call: Call) -> list[LaunchRecord]:
