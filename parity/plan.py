@@ -65,12 +65,7 @@ def make_plan(options: Run | Train | Bench) -> Plan:
         probe.check_installed(side)
     device = _choose_device(options.device, backends)
     cluster = _cluster(options) if isinstance(options, Train) else Cluster()
-    if isinstance(options, Train) and len(backends) != 1:
-        raise RuleError("train runs one side.", f"--backend {options.backend}", "take parity run for both")
-    if options.timeout_s <= 0:
-        raise RuleError(
-            "A time-out is positive.", f"--timeout-s {options.timeout_s:g}", "name seconds, such as 600"
-        )
+    _check_alone(options, backends)
     modes = _modes(options, pair, device, backends)
     if cluster.nodes > 1 and any(jit_options(mode).one_process for mode in modes["jax"]):
         raise RuleError(
@@ -113,6 +108,16 @@ def make_plan(options: Run | Train | Bench) -> Plan:
         notes=notes if cluster.node_rank == 0 else (*notes, "losses and figures are recorded on host 0"),
     )
     return plan if isinstance(options, Bench) else _with_training(plan, options)
+
+
+def _check_alone(options: Run | Train | Bench, backends: tuple[str, ...]) -> None:
+    """What needs nothing but the options."""
+    if isinstance(options, Train) and len(backends) != 1:
+        raise RuleError("train runs one side.", f"--backend {options.backend}", "take parity run for both")
+    if options.timeout_s <= 0:
+        raise RuleError(
+            "A time-out is positive.", f"--timeout-s {options.timeout_s:g}", "name seconds, such as 600"
+        )
 
 
 def _modes(

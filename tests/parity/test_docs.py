@@ -23,7 +23,7 @@ def run(argv: list[str], folder: Path) -> None:
 @pytest.mark.slow
 def test_every_block_of_the_page_runs(tmp_path: Path) -> None:
     blocks = BLOCK.findall(PAGE)
-    assert [kind for kind, _ in blocks].count("python") == 4
+    assert [kind for kind, _ in blocks].count("python") == 5
     for kind, text in blocks:
         if kind == "sh":
             run(["bash", "-euo", "pipefail", "-c", text], tmp_path)
