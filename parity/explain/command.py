@@ -46,7 +46,7 @@ def explain(options: Explain) -> ExitCode:
         explanation = own_optimizers.explain(told, out, progress, options.timeout_s, began)
     else:
         explanation = _explain(told, out, progress, options.timeout_s, began)
-        if options.attribute or explanation.outcome in _NOT_MEANING or told.class_ == "precision":
+        if options.attribute or _is_charged(told, explanation):
             step = told.first_step if told.first_step is not None else 0
             explanation.attribution = charge.attribute(
                 told, step, out / "attribution", options.timeout_s, progress.say
@@ -55,6 +55,14 @@ def explain(options: Explain) -> ExitCode:
     deliver.add_to_result(told.folder, explanation=explanation)
     deliver.deliver_part(explanation, lines(explanation), options.json)
     return ExitCode.DIFFERENT if explanation.left else ExitCode.SAME
+
+
+def _is_charged(told: Told, explanation: causes.Explanation) -> bool:
+    """Whether it is asked which part of a side carries what no meaning explains."""
+    if told.first_step is None and explanation.outcome == "equal":
+        # Nothing differed, in the run or in float64.
+        return False
+    return explanation.outcome in _NOT_MEANING or told.class_ == "precision"
 
 
 def _explain(told: Told, out: Path, progress: Progress, timeout_s: float, began: float) -> causes.Explanation:
