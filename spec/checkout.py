@@ -12,6 +12,8 @@ from typing import Any
 _THIS_FILE = Path(__file__).resolve()
 _ROOT = _THIS_FILE.parent.parent
 
+_CODE = tuple(f"{package}/*.py" for package in ("jax_impl", "parity", "spec", "torch_impl"))
+
 NO_COMMIT = "nogit"
 """Stands for the commit in names of run folders outside a checkout."""
 
@@ -25,14 +27,15 @@ def code_version() -> tuple[str, bool]:
 def describe_checkout(root: Path = _ROOT) -> dict[str, Any]:
     """Commit, dirty and the hash of all changes since; all null, with a reason, outside a checkout.
 
-    `diff_sha256` covers the difference of tracked files from the commit, and every untracked `.py` file.
+    `diff_sha256` covers the difference of tracked files from the commit, and every untracked `.py` file of
+    the packages. What lies beside them, such as a user's own pair, is not this project's code.
     """
     nothing: dict[str, Any] = {"commit": None, "dirty": None, "diff_sha256": None}
     try:
         _git(root, "ls-files", "--error-unmatch", str(root / _THIS_FILE.relative_to(_ROOT)))
         commit = _git(root, "rev-parse", "HEAD").decode().strip()
         diff = _git(root, "diff", "--binary", "--no-ext-diff", "HEAD")
-        untracked = _git(root, "ls-files", "-z", "--others", "--exclude-standard", "--", "*.py")
+        untracked = _git(root, "ls-files", "-z", "--others", "--exclude-standard", "--", *_CODE)
     except FileNotFoundError:
         return nothing | {"reason": "git is not installed"}
     except subprocess.CalledProcessError as error:

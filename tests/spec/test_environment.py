@@ -89,6 +89,8 @@ def git(root: Path, *arguments: str) -> str:
 def test_a_clean_checkout_is_its_commit(checkout: Path) -> None:
     (checkout / "ignored.py").write_text("x = 1\n")
     (checkout / "notes.txt").write_text("no code\n")
+    (checkout / "my_pair").mkdir()
+    (checkout / "my_pair" / "pair.py").write_text("pair = None\n")
     commit = git(checkout, "rev-parse", "HEAD")
     assert describe_checkout(checkout) == {"commit": commit, "dirty": False, "diff_sha256": None}
 
@@ -99,9 +101,10 @@ def test_a_changed_checkout_is_dirty_and_each_change_has_its_hash(checkout: Path
     for file, text in [
         ("spec/checkout.py", "a"),
         ("spec/checkout.py", "b"),
-        ("new.py", "a"),
-        ("new.py", "b"),
+        ("parity/inside/new.py", "a"),
+        ("parity/inside/new.py", "b"),
     ]:
+        (checkout / file).parent.mkdir(parents=True, exist_ok=True)
         (checkout / file).write_text(text)
         found.append(describe_checkout(checkout))
     assert all(facts["dirty"] for facts in found)
