@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from parity.commands import side_environ
+from parity.commands import python_path, side_environ
 from parity.speed.figures import TimePass
 from parity.speed.statistics import ratio, spread
 from spec.data.batches import open_source
@@ -123,9 +123,7 @@ def _through_bench(options: argparse.Namespace, side: str) -> list[float]:
         for name in ("windows", "steps_per_window", "warmup_steps"):
             words += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
         argv = [sys.executable, "-m", "parity", "bench", options.preset, *words]
-        path = [str(Path(__file__).resolve().parent.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-        environ = os.environ | {"PYTHONPATH": os.pathsep.join(path)}
-        _output(argv, environ)
+        _output(argv, os.environ | {"PYTHONPATH": python_path()})
         return TimePass(min(Path(out).glob("*/passes/001_*"))).step_ms
 
 

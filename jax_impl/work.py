@@ -95,7 +95,7 @@ def _run(job: Job, trainer: Trainer, observer: Observer) -> None:
             lockstep.keep_state(job, numbers[0], trainer)
             observer.before(trainer, numbers[0], many[0], many[0])
             _launch(trainer, staged, len(many))
-            if job.must_act and numbers is launches[0]:
+            if job.edits and job.must_act and numbers is launches[0]:
                 refuse_idle(job.side, job.edits, job.spec.problem, trainer.facts()["edited"], many[0])
             done, many = many, [trainer.feed.rows(number) for number in coming]
             staged = _stage(trainer, many) if many else None

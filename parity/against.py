@@ -125,8 +125,8 @@ def _apart(folder: Path, plan: Plan, is_bench: bool) -> str:
 
 def _spec(folder: Path, timed: Timed) -> RunSpec:
     """What was timed; of a run that was not, what it was."""
-    for passes in timed.values():
-        return passes[0].job.spec
+    if timed:
+        return next(iter(timed.values()))[0].job.spec
     return codec.from_dict(RunSpec, folders.read_json(folder / "run.json")["spec"])
 
 
@@ -199,9 +199,7 @@ def compare(result: Result, folders_: Sequence[Path], options: Compare) -> None:
     both = timed[0].keys() & timed[1].keys()
     if not both:
         has = [few([_name(*one) for one in own], most=3) for own in timed]
-        reason = f"no side and batch is timed in both: {' / '.join(has)}"
-    if reason:
-        _leave_out(result, reason, limits)
+        _leave_out(result, f"no side and batch is timed in both: {' / '.join(has)}", limits)
         return
     for folder, one in zip(folders_, timed, strict=True):
         _check_guards(limits, folder, {key: one[key] for key in both})
@@ -230,6 +228,7 @@ def _add(result: Result, saved: Saved, now: Timed) -> None:
             unmeasured[name] = f"not timed in {'the saved run' if key in now else 'this run'}"
             continue
         modes = dict.fromkeys(passes[0].job.mode for passes in (saved.timed[key], now[key]))
+        calls = _call(saved.timed[key]), _call(now[key])
         for figure in asked:
             found = change(
                 figure,
@@ -241,7 +240,7 @@ def _add(result: Result, saved: Saved, now: Timed) -> None:
                 batch=batch,
             )
             if found is not None:
-                found.before_call, found.now_call = _call(saved.timed[key]), _call(now[key])
+                found.before_call, found.now_call = calls
                 changes.append(found)
             elif saved.limits:
                 unmeasured[f"{name}: {figure}"] = "not measured in both runs, so it is not guarded"

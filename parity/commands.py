@@ -84,13 +84,17 @@ def _jax_rank(
 def side_environ(device: str, local_processes: int) -> dict[str, str]:
     """What every process of a side has: its share of threads, no GPU in a CPU run, the sides where they are
     in a bare checkout."""
-    path = [entry for entry in (os.environ.get("PYTHONPATH"), str(_ROOT)) if entry]
-    environ = {"PYTHONPATH": os.pathsep.join(path), "PYTHONUNBUFFERED": "1"}
+    environ = {"PYTHONPATH": python_path(), "PYTHONUNBUFFERED": "1"}
     if "OMP_NUM_THREADS" not in os.environ:
         environ["OMP_NUM_THREADS"] = str(max(1, count_cores() // local_processes))
     if device == "cpu":
         environ |= {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
     return environ
+
+
+def python_path() -> str:
+    """PYTHONPATH of a process that finds this project in a bare checkout, and what this one finds by it."""
+    return os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(_ROOT)]))
 
 
 def free_port() -> int:

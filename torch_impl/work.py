@@ -97,7 +97,7 @@ def _run(job: Job, trainer: Trainer, observer: Observer) -> None:
             lockstep.keep_state(job, step, trainer)
             observer.before(trainer, step, rows, rows)
             trainer.step(rows)
-            if job.must_act and trainer.num_steps == 1:
+            if job.edits and job.must_act and trainer.num_steps == 1:
                 refuse_idle(job.side, job.edits, job.spec.problem, trainer.facts()["edited"], rows)
             steps.note(step, rows)
             observer.after(trainer, step)

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.scaling.prediction import NodeRecord
+from parity.commands import python_path
 from spec.errors import PRECEDENCE, ExitCode, RuleError
 from spec.presets import preset
 
-ROOT = Path(__file__).resolve().parents[2]
 LEAST_S = 20.0
 """Less time than this is not worth a start."""
 GRACE_S = 60.0
@@ -76,11 +76,10 @@ def newest(home: Path, what: str) -> Path | None:
 def parity(study: Study, words: Sequence[str], name: str) -> ExitCode:
     """Runs one command of the project within the budget, as Ctrl-C would end it; its output is a log."""
     argv = [sys.executable, "-m", "parity", *words]
-    path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(ROOT)]))
     log = study.out / "logs" / f"{name}.txt"
     log.parent.mkdir(parents=True, exist_ok=True)
     print(f"parity {' '.join(words)}", flush=True)
-    environ = os.environ | {"PYTHONPATH": path}
+    environ = os.environ | {"PYTHONPATH": python_path()}
     with log.open("a") as file:
         before = file.tell()
         # Of a session of its own, so that Ctrl-C reaches it once, from here.

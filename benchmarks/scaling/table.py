@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from benchmarks.scaling.fit import Fit, Known
 from benchmarks.scaling.report import Held, Loss, Measured, Modelled, Scaling
+from parity.report.words import allowed
 
 
 def markdown(found: Scaling) -> str:
@@ -71,9 +72,9 @@ def _measured(row: Measured) -> list[str]:
 
 def _loss(row: Loss) -> list[str]:
     compared = f"{row.max_rel:.1e}" if row.max_rel is not None else ""
-    allowed = f"{row.tolerance:.0e} {row.tolerance_source}" if row.tolerance is not None else ""
+    bound = f"{allowed(row.tolerance)} {row.tolerance_source}" if row.tolerance is not None else ""
     counts = str(row.devices), str(row.global_batch)
-    return [row.preset, *counts, " / ".join(row.pair), row.verdict, compared, allowed]
+    return [row.preset, *counts, " / ".join(row.pair), row.verdict, compared, bound]
 
 
 def _held(row: Held) -> list[str]:

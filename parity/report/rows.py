@@ -219,8 +219,8 @@ def notes(result: Result) -> Iterator[str]:
         yield f"would not see mistakes in: {', '.join(result.numerics.would_not_see)}"
     if result.numerics is not None:
         yield from (f"note: {skew}" for skew in result.numerics.log_skew)
-    if result.numerics is not None and result.numerics.lockstep is not None:
-        yield from (f"note: {note}" for note in result.numerics.lockstep.notes)
+        if result.numerics.lockstep is not None:
+            yield from (f"note: {note}" for note in result.numerics.lockstep.notes)
     yield from bench_table.notes(result)
     if result.against is not None:
         if result.command != "compare":

@@ -24,16 +24,20 @@ def edited_rows(edits: Iterable[Edit], rows: Batch, workload: str) -> Batch:
     steps = {edit.name: int(edit.value) for edit in edits}.get("label_shift", 0)
     if not steps:
         return rows
-    if not has_labels(rows):
+    name = _labels(rows)
+    if name is None:
         return rows
-    name = next(name for name in _LABELS if _are_labels(rows, name))
     ignored = IGNORE_LABEL if workload == "gpt" else _IGNORED_BY_TORCH
     return rows | {name: _shifted(rows[name], steps, min(ignored, int(rows[name].min())))}
 
 
 def has_labels(rows: Batch) -> bool:
     """Whether rows have labels by position."""
-    return any(_are_labels(rows, name) for name in _LABELS)
+    return _labels(rows) is not None
+
+
+def _labels(rows: Batch) -> str | None:
+    return next((name for name in _LABELS if _are_labels(rows, name)), None)
 
 
 def _are_labels(rows: Batch, name: str) -> bool:

@@ -127,7 +127,7 @@ def _typical(steps: Sequence[TracedStep]) -> int:
     """The step of median length, from its call to the next one; unsettled ones are left out."""
     begins = [step.begin_us for step in steps]
     lengths = [late - early for early, late in pairwise(begins)]
-    known = range(min(settling(len(steps)), max(0, len(lengths) - 1)), len(lengths))
+    known = range(settling(len(steps)), len(lengths))
     order = sorted(known, key=lambda index: lengths[index])
     return order[len(order) // 2] if order else 0
 
