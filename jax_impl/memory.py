@@ -62,7 +62,7 @@ class Arena:
       table: rows of known parameters; one without a row decays when it has two or more dimensions.
       profile: the dtypes of the state.
       ranks: where all of it lies; every rank has the same weights.
-      apart: matrices are arrays of their own; see `Layout`.
+      arrays: how parameters lie together; see `Layout`.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Arena:
         table: Iterable[ParamSpec],
         profile: Profile,
         ranks: Ranks,
-        apart: bool = False,
+        arrays: str = "one",
     ) -> None:
         self.ranks, self.ties = ranks, tied_names(module)
         self._graph, params, buffers = nnx.split(module, nnx.Param, ...)
@@ -85,7 +85,7 @@ class Arena:
         self.seen: Any = {}
         """Gradients of the last step that was observed, flat, by phase."""
         weights = {row.name: _values(self._params[row.name][1], profile.master) for row in self.rows}
-        self.layout = Layout(self.rows, {name: array.shape for name, array in weights.items()}, apart)
+        self.layout = Layout(self.rows, {name: array.shape for name, array in weights.items()}, arrays)
         self.train_state = TrainState(
             params=self._replicated(self.layout.flatten(weights)),
             # Memory of its own each: on a CPU an array may lie in the host array that it came from.

@@ -15,8 +15,9 @@ from typing import Any, TypeVar
 
 import jax
 import numpy as np
-from jax import lax
+from jax import dtypes, lax
 from jax._src import distributed
+from jax._src.interpreters import pxla
 from jax.experimental import multihost_utils
 from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
@@ -100,6 +101,21 @@ class Ranks:
     def place(self, array: np.ndarray, where: PartitionSpec) -> jax.Array:
         """A global array out of what this rank holds of it: all of it, or its share of the first axis."""
         return jax.make_array_from_process_local_data(self.sharding(where), array)
+
+    def put(self, array: np.ndarray, where: PartitionSpec) -> jax.Array:
+        """What `place` does, for what is put on the device in every step; the axis of ranks is split.
+
+        It queues the copy and leaves out what JAX's own checks take: on an H200's host 18 us instead of 117,
+        and a step of micro lasts 0.85 ms instead of 1.01 (`benchmarks/results/jax_step`, run e).
+        """
+        array = array.astype(dtypes.canonicalize_dtype(array.dtype), copy=False)
+        axis, devices = where.index(_AXIS), self.mesh.local_devices
+        shape = list(array.shape)
+        shape[axis] *= self.processes
+        aval = jax.core.ShapedArray(tuple(shape), array.dtype)
+        return pxla.batched_device_put(
+            aval, self.sharding(where), np.split(array, len(devices), axis), devices
+        )
 
     def broadcast(self, tree: Tree) -> Tree:
         """Rank 0's values of a tree of host arrays, on every rank."""

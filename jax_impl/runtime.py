@@ -16,6 +16,7 @@ import jaxlib
 import numpy as np
 from flax import nnx
 
+from jax_impl.layers import LayerNorm
 from jax_impl.loss import cross_entropy
 from jax_impl.models.gpt import attention
 from jax_impl.xla import flags, process
@@ -173,9 +174,7 @@ _VISIBLE = {"float64": 2.0**-40, "float32": 2.0**-20, "bfloat16": 2.0**-7}
 
 def _norm_statistics(profile: Profile, device: jax.Device) -> str:
     """A row of 1 and 1 + d has mean 1 + d/2, which is lost where the statistics are bfloat16 too."""
-    norm = nnx.LayerNorm(
-        16, epsilon=0.0, use_fast_variance=False, use_scale=False, use_bias=False, rngs=nnx.Rngs(0)
-    )
+    norm = LayerNorm(16, epsilon=0.0, use_fast_variance=False, rngs=nnx.Rngs(0))
     out_C = _run(profile, device, norm, np.array([1.0, 1.0 + _VISIBLE[profile.compute]] * 8))
     spread = float(out_C[1] - out_C[0])
     return profile.statistics if abs(spread - 2) < 0.1 else f"coarser (spread {spread:.3g}, not 2)"

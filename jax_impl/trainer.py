@@ -120,7 +120,7 @@ class Trainer:
         else:
             own_table = jax_table(table, self.side.links) if self.side.links else table
             module = arranged(self.side.build(), self._options)
-            self.state = arena = Arena(module, own_table, problem.profile, self.ranks, self._options.apart)
+            self.state = arena = Arena(module, own_table, problem.profile, self.ranks, self._options.arrays)
             arena.links = self.side.links
             vocab = None if side else getattr(problem.sizes, "vocab", None)
             self.stage = packed = PackedStage(self.ranks, vocab)
@@ -214,7 +214,6 @@ class Trainer:
         with watch.waiting():
             self.state.train_state, metrics = self._programs[num_steps].step(self.state.train_state, batch)
         self.first_steps.after((self.state.train_state, metrics))
-        metrics.copy_to_host_async()
         self._metrics.append((self.num_steps, metrics))
         self.num_steps += num_steps
         watch.progress(self.num_steps)

@@ -19,11 +19,19 @@ COMMAND_BUFFERS = {
     "all": "XLA's own set, collectives, loops and convolutions",
 }
 
+ARRAYS = {
+    "one": "all parameters in one flat array: the host launches least",
+    "apart": "every matrix in an array of its own: the device copies least",
+    "buckets": "matrices that follow each other together, up to 31 MB: one reduction each",
+}
+"""How the parameters lie, and so what is reduced at once."""
+
 WORDS = (
     "off, collectives, while or all (command buffers), min1 (command buffers of one operation too), "
     "concurrent (independent operations of one at once), "
     "kN (N steps a launch), remat (recompute each layer in backward), scan (one loop over the layers), "
-    "apart (every matrix an array of its own), overlap (gradients are reduced while others are computed), "
+    "apart (every matrix an array of its own), buckets (matrices in arrays of 31 MB), "
+    "overlap (gradients are reduced while others are computed), "
     "oneprocess (one process holds all devices)"
 )
 
@@ -40,11 +48,11 @@ class JitOptions:
     """Let independent operations of a command buffer run at once."""
     remat: bool = False
     scan_layers: bool = False
-    apart: bool = False
-    """Every matrix of the state is an array of its own: the device copies less, the host launches more."""
+    arrays: str = "one"
+    """One of `ARRAYS`."""
     overlap: bool = False
     """XLA's latency-hiding scheduler: what is reduced travels while other work goes on. With all gradients in
-    one array there is one reduction, at the end; `apart` gives it something to hide."""
+    one array there is one reduction, at the end; `apart` and `buckets` give it something to hide."""
     one_process: bool = False
     """One process holds all devices of the run, on one host, instead of one each."""
 
@@ -70,7 +78,9 @@ def _option(word: str, mode: str) -> tuple[str, str | int | bool]:
         return "command_buffers", word
     if word == "min1":
         return "smallest_buffer", 1
-    if word in ("remat", "scan", "concurrent", "apart", "overlap", "oneprocess"):
+    if word in ("apart", "buckets"):
+        return "arrays", word
+    if word in ("remat", "scan", "concurrent", "overlap", "oneprocess"):
         return {"scan": "scan_layers", "oneprocess": "one_process"}.get(word, word), True
     if word[:1] == "k" and word[1:].isdecimal() and int(word[1:]) > 1:
         return "steps_per_launch", int(word[1:])

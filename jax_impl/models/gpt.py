@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import lax
 
-from jax_impl.layers import Embed, Linear, at_least_float32, gelu
+from jax_impl.layers import Embed, LayerNorm, Linear, at_least_float32, gelu, whole_cotangent
 from jax_impl.loss import cross_entropy
 from spec.edits import Constants
 from spec.precision import Profile
@@ -34,9 +34,8 @@ class Attention(nnx.Module):
     def __call__(self, x_BTC: jax.Array) -> jax.Array:
         """(B, T, C) -> (B, T, C)."""
         B, T, C = x_BTC.shape
-        q_BTHD, k_BTHD, v_BTHD = (
-            part_BTC.reshape(B, T, self.num_heads, -1) for part_BTC in jnp.split(self.qkv(x_BTC), 3, axis=-1)
-        )
+        parts_BTC = jnp.split(whole_cotangent(self.qkv(x_BTC)), 3, axis=-1)
+        q_BTHD, k_BTHD, v_BTHD = (part_BTC.reshape(B, T, self.num_heads, -1) for part_BTC in parts_BTC)
         out_BTHD = self.attend(q_BTHD, k_BTHD, v_BTHD)
         return self.proj(out_BTHD.reshape(B, T, C))
 
@@ -151,8 +150,7 @@ def _fused_attention(q_BTHD: jax.Array, k_BSHD: jax.Array, v_BSHD: jax.Array) ->
     return jax.nn.dot_product_attention(q_BTHD, k_BSHD, v_BSHD, is_causal=True, implementation=implementation)
 
 
-def _layer_norm(sizes: GptSizes, constants: Constants) -> nnx.LayerNorm:
-    """flax's variance would be E[x^2] - E[x]^2, which cancels; its statistics are float32 at least."""
-    return nnx.LayerNorm(
+def _layer_norm(sizes: GptSizes, constants: Constants) -> LayerNorm:
+    return LayerNorm(
         sizes.d_model, epsilon=constants.layernorm_eps, use_fast_variance=False, rngs=nnx.Rngs(0)
     )

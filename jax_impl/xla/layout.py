@@ -3,7 +3,9 @@
 A program pays the host for every argument and result: on an H200, a step of 230 arrays took 1.5 ms to launch
 and one of 4 took 0.5 ms (`benchmarks/results/jax_step`), so all parameters are one array. To put gradients
 together and take weights apart costs the device two copies, which with a large model take longer than a
-launch; there every matrix can be an array of its own. Must not: compute, or change an order once made.
+launch; there every matrix can be an array of its own. Between GPUs XLA puts small reductions together, up to
+31 MB, by two more copies: arrays of that size are reduced where they lie. Must not: compute, or change an
+order once made.
 """
 
 import math
@@ -19,22 +21,31 @@ Pieces = tuple[Any, ...]
 """The flat arrays that hold all parameters, or one array for each of these, in the layout's order."""
 
 
+BUCKET = 31_457_287 // 4
+"""Elements of float32 that XLA reduces at once by itself: xla_gpu_all_reduce_combine_threshold_bytes."""
+
+
 class Layout:
     """Which parameters lie together in a flat array, and where.
 
     Args:
       rows: the parameters. Decayed ones come first, so that where an element lies says whether it decays.
       shapes: shape of each, in this framework's layout.
-      apart: every decayed parameter is an array of its own, and the rest one together; else all are one.
+      arrays: one of `spec.jit.ARRAYS`: all in `one`, or each decayed parameter `apart`, or those that follow
+        each other in `buckets`; in the latter two the rest lies together.
     """
 
     def __init__(
-        self, rows: Sequence[ParamSpec], shapes: Mapping[str, tuple[int, ...]], apart: bool = False
+        self, rows: Sequence[ParamSpec], shapes: Mapping[str, tuple[int, ...]], arrays: str = "one"
     ) -> None:
         self.shapes = dict(shapes)
         decayed = [row.name for row in rows if row.decayed]
         rest = [row.name for row in rows if not row.decayed]
-        pieces = [*([name] for name in decayed), rest] if apart else [[*decayed, *rest]]
+        pieces = {
+            "one": lambda: [[*decayed, *rest]],
+            "apart": lambda: [*([name] for name in decayed), rest],
+            "buckets": lambda: [*self._buckets(decayed), rest],
+        }[arrays]()
         self.pieces = tuple(tuple(names) for names in pieces if names)
         """Names of each flat array, in the order in which they lie in it."""
         self.sizes = tuple(sum(self._size(name) for name in names) for names in self.pieces)
@@ -74,6 +85,18 @@ class Layout:
             jnp.arange(size) < count if 0 < count < size else bool(count)
             for size, count in zip(self.sizes, self._num_decayed, strict=True)
         )
+
+    def _buckets(self, names: Sequence[str]) -> list[list[str]]:
+        """The names in their order, as many together as a bucket holds, and at least one."""
+        buckets: list[list[str]] = []
+        room = 0
+        for name in names:
+            if self._size(name) > room or not buckets:
+                buckets.append([])
+                room = BUCKET
+            buckets[-1].append(name)
+            room -= self._size(name)
+        return buckets
 
     def _size(self, name: str) -> int:
         return math.prod(self.shapes[name])

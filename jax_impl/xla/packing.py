@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import PartitionSpec
 
 from jax_impl.feed import Stage
 from jax_impl.parallel import BY_RANK, Ranks
@@ -71,3 +72,7 @@ class PackedStage(Stage):
         """
         self.check(rows)
         return self.put(self.packing.pack(rows), BY_RANK)
+
+    def put(self, arrays: Batch, where: PartitionSpec) -> dict[str, jax.Array]:
+        """As for unpacked rows, in less of the host's time."""
+        return {name: self._ranks.put(array, where) for name, array in arrays.items()}

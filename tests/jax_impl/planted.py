@@ -1,12 +1,16 @@
 """A program for two processes: our step with its reduction planted inside the micro-batch loop.
 
 Parameters are not marked as the rank's own, so JAX reduces the gradients of every micro-batch. Prints what
-the trainer says of it.
+the trainer says of it. The layers are flax's: ours write their derivatives out, which JAX refuses to reduce.
 """
 
 from typing import Any
 
+from flax import nnx
+
 from jax_impl import parallel, runtime
+from jax_impl.models import Side
+from jax_impl.models.mlp import loss
 from jax_impl.parallel import Ranks
 from jax_impl.step import Sums
 from jax_impl.trainer import Trainer
@@ -25,13 +29,19 @@ class Forgetful(Ranks):
         return tree
 
 
+def build() -> nnx.Module:
+    """The preset's model, of flax's own layers."""
+    rngs = nnx.Rngs(0)
+    return nnx.Sequential(nnx.Linear(5, 7, rngs=rngs), nnx.silu, nnx.Linear(7, 3, rngs=rngs))
+
+
 def main() -> None:
     """Tries to train."""
     problem, execution = mlp_problem(micro_batches=2), Execution(world_size=2)
     runtime.configure(problem, execution)
     ranks = parallel.join(execution)
     planted = Forgetful(ranks.rank, ranks.world_size, ranks.local_rank, ranks.mesh)
-    trainer = Trainer(problem, execution, "jit", ranks=planted)
+    trainer = Trainer(problem, execution, "jit", side=Side(build, loss), ranks=planted)
     try:
         trainer.step(trainer.feed.rows(0))
     except RuleError as error:

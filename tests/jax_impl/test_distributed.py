@@ -68,6 +68,7 @@ def passes(tmp_path_factory) -> Path:
             two("stock", problem=mlp_problem(micro_batches=2), mode="baseline:jit", observe=("grad@0",)),
             two("ours", problem=mlp_problem(micro_batches=2), observe=("grad@0",)),
             two("apart", problem=mlp_problem(micro_batches=2), mode="jit:apart+overlap"),
+            two("buckets", problem=mlp_problem(micro_batches=2), mode="jit:buckets"),
             two("time", "time", problem=mlp_problem(), timing=timing),
         ]
     )
@@ -109,10 +110,11 @@ def test_every_gradient_is_reduced_once_outside_of_the_loop(passes) -> None:
     assert observation.endswith("equal to the bit, at steps [0]")
 
 
-def test_matrices_apart_are_reduced_once_too(passes) -> None:
-    manifest = manifest_of(passes / "apart")
+@pytest.mark.parametrize("arrays", ["apart", "buckets"])
+def test_several_arrays_are_reduced_once_too(passes, arrays) -> None:
+    manifest = manifest_of(passes / arrays)
     assert manifest["capture"]["elements_reduced"] == manifest["facts"]["num_params"] + 2
-    assert losses_of(passes / "apart") == pytest.approx(losses_of(passes / "ours"), rel=2e-6)
+    assert losses_of(passes / arrays) == pytest.approx(losses_of(passes / "ours"), rel=2e-6)
 
 
 def test_a_reduction_inside_the_loop_is_caught() -> None:

@@ -7,7 +7,8 @@ from jax.sharding import Mesh
 from jax_impl import parallel
 from jax_impl.feed import Feed, Stage
 from jax_impl.loss import cross_entropy
-from jax_impl.parallel import Ranks
+from jax_impl.parallel import BY_RANK, Ranks
+from jax_impl.xla.several import STACKED
 from spec.data.batches import add_digests, batch_digest, open_source
 from spec.errors import RuleError
 from spec.run import Execution
@@ -47,6 +48,17 @@ def test_staged_rows_are_the_rows() -> None:
     for name, array in rows.items():
         np.testing.assert_array_equal(np.asarray(staged[name]), array)
         assert staged[name].dtype == array.dtype
+
+
+@pytest.mark.parametrize("where", [BY_RANK, STACKED])
+@pytest.mark.parametrize("dtype", ["float32", "int32", "int64", "float64"])
+def test_what_is_put_is_what_is_placed(where, dtype) -> None:
+    """The short way and JAX's own; types that JAX narrows included."""
+    ranks, array = parallel.join(Execution()), np.arange(24).reshape(2, 4, 3).astype(dtype)
+    put, placed = ranks.put(array, where), ranks.place(array, where)
+    assert (put.dtype, put.shape, put.sharding) == (placed.dtype, placed.shape, placed.sharding)
+    assert put.committed and placed.committed
+    np.testing.assert_array_equal(put, placed)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from flax import nnx
 from jax_impl import parallel
 from jax_impl.memory import Arena, TrainState, abstract, prove_in_place
 from jax_impl.models import Side
+from jax_impl.xla import layout
 from spec.errors import RuleError
 from spec.precision import PROFILES
 from spec.run import Execution
@@ -64,19 +65,26 @@ def test_a_users_module_keeps_its_values_and_ties() -> None:
     np.testing.assert_array_equal(arena.tensors("param")["again"], module.embed.embedding[...])
 
 
-def test_matrices_apart_are_the_same_state_and_step(jax_x64) -> None:
+@pytest.mark.parametrize("arrays", ["apart", "buckets"])
+def test_several_arrays_are_the_same_state_and_step(jax_x64, monkeypatch, arrays) -> None:
     """Every element is computed as before; only the norm adds up in another order."""
+    monkeypatch.setattr(layout, "BUCKET", 1500)
     problem = replace(gpt_problem(), precision="f64")
-    one, apart = make_trainer(problem), make_trainer(problem, "jit:apart")
-    assert_equal_bits(one.export(PHASES), apart.export(PHASES))
-    assert isinstance(apart.state, Arena)
-    decayed = [row for row in apart.state.rows if row.decayed]
-    assert len(apart.state.train_state.params) == len(decayed) + 1
-    assert [array.size for array in apart.state.train_state.m[:-1]] == [row.size for row in decayed]
-    assert train(apart, 4) == pytest.approx(train(one, 4), rel=1e-13)
-    assert relative_difference(one.export(PHASES), apart.export(PHASES)) < 1e-12
-    assert apart.compiled is not None and apart.compiled.proven is not None
-    assert apart.compiled.proven["state_bytes_in_place"] == 3 * 8 * sum(r.size for r in apart.state.rows) + 8
+    one, several = make_trainer(problem), make_trainer(problem, f"jit:{arrays}")
+    assert_equal_bits(one.export(PHASES), several.export(PHASES))
+    assert isinstance(several.state, Arena)
+    decayed = [row.size for row in several.state.rows if row.decayed]
+    sizes = [array.size for array in several.state.train_state.m[:-1]]
+    if arrays == "apart":
+        assert sizes == decayed
+    else:
+        assert sum(sizes) == sum(decayed) and 1 < len(sizes) < len(decayed)
+        assert all(size <= 1500 or size in decayed for size in sizes)
+    assert train(several, 4) == pytest.approx(train(one, 4), rel=1e-13)
+    assert relative_difference(one.export(PHASES), several.export(PHASES)) < 1e-12
+    assert several.compiled is not None and several.compiled.proven is not None
+    total = sum(row.size for row in several.state.rows)
+    assert several.compiled.proven["state_bytes_in_place"] == 3 * 8 * total + 8
 
 
 def test_buffers_take_the_master_dtype_and_counters_stay_whole(jax_x64) -> None:

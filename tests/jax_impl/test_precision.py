@@ -181,7 +181,7 @@ def test_probes_see_what_is_not_so(monkeypatch) -> None:
         return attend
 
     for name, stand_in, message in (
-        ("nnx.LayerNorm", Coarse, "norm_statistics"),
+        ("LayerNorm", Coarse, "norm_statistics"),
         ("attention", coarse_attention, "softmax_statistics"),
         ("cross_entropy", lambda logits, labels: (logits.sum(), labels.sum()), "loss_dtype: .* got bfloat16"),
     ):

@@ -84,8 +84,8 @@ def test_a_job_launches_what_it_observes_alone_and_the_rest_together(tmp_path) -
         ("jit", JitOptions()),
         ("baseline:jit", JitOptions()),
         ("jit:k8+remat", JitOptions(steps_per_launch=8, remat=True)),
-        ("jit:apart+oneprocess", JitOptions(apart=True, one_process=True)),
-        ("jit:apart+overlap", JitOptions(apart=True, overlap=True)),
+        ("jit:apart+oneprocess", JitOptions(arrays="apart", one_process=True)),
+        ("jit:buckets+overlap", JitOptions(arrays="buckets", overlap=True)),
         ("jit:off+scan", JitOptions(command_buffers="off", scan_layers=True)),
         ("jit:all+min1+concurrent", JitOptions(command_buffers="all", smallest_buffer=1, concurrent=True)),
     ],
@@ -94,7 +94,9 @@ def test_modes_say_how_a_step_is_executed(mode, options) -> None:
     assert jit_options(mode) == options
 
 
-@pytest.mark.parametrize("mode", ["jit:", "jit:k1", "jit:kk", "jit:of", "jit:off+all", "jit:remat+remat"])
+@pytest.mark.parametrize(
+    "mode", ["jit:", "jit:k1", "jit:kk", "jit:of", "jit:off+all", "jit:apart+buckets", "jit:remat+remat"]
+)
 def test_a_mode_with_a_word_too_many_is_refused(mode) -> None:
     with pytest.raises(RuleError, match="jit mode"):
         Execution(jax_mode=mode)
