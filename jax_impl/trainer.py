@@ -241,6 +241,8 @@ class Trainer:
         kept = [(first, rows) for first, rows in self._metrics if first <= number < self.num_steps]
         assert kept, f"metrics of step {number} after step {self.num_steps - 1}"
         first, rows = kept[-1]
+        # Asked for before the wait: the copy of the newest metrics takes longer than what the host does else.
+        self._metrics[-1][1].copy_to_host_async()
         with watch.waiting():
             shares = [np.asarray(shard.data).reshape(-1, len(METRICS)) for shard in rows.addressable_shards]
         values = dict(zip(METRICS, shares[0][number - first].tolist(), strict=True))
