@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Sequence
 from typing import Any
 
+from parity import command_line
 from parity import options as commands
 from parity.standard_output import lasting_output
 from spec.errors import ExitCode, RuleError
@@ -24,10 +25,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _main(argv: list[str]) -> int:
-    command = commands.parse(argv)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
     try:
+        command = command_line.parse(argv)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, _interrupt)
         code = int(_do(command, argv))
         sys.stdout.flush()
         return code
@@ -45,7 +46,7 @@ def _main(argv: list[str]) -> int:
 
 def options() -> list[str]:
     """Every subcommand and option as the command line exposes it, such as `run --backend`."""
-    return commands.exposed()
+    return command_line.exposed()
 
 
 def _interrupt(signal_number: int, frame: object) -> None:

@@ -1,13 +1,11 @@
 """The command line as dataclasses: one class a subcommand, one documented field an option.
 
-tyro makes the parser and the help from them. Must not: act, or check more than a type; `plan` does.
+`command_line` makes the parser and the help from them. Must not: act, or check more than a type; `plan` does.
 """
 
-import dataclasses
 from dataclasses import dataclass
-from typing import Annotated, get_args, get_type_hints
+from typing import Annotated
 
-import tyro
 from tyro.conf import Positional, Suppress, UseAppendAction, arg, subcommand
 
 
@@ -299,37 +297,3 @@ COMMANDS: dict[str, type] = {
     "doctor": Doctor,
 }
 """Every subcommand by the words that call it."""
-
-
-def exposed() -> list[str]:
-    """Every subcommand and option: `run PRESET`, `run --backend`, `run --no-time`, `doctor --out` ..."""
-    return [f"{words} {name}" for words, command in COMMANDS.items() for name in _option_names(command)]
-
-
-def _option_names(command: type) -> list[str]:
-    marker = get_args(Positional[str])[1]
-    hints = get_type_hints(command, include_extras=True)
-    names: list[str] = []
-    for field in dataclasses.fields(command):
-        extras = getattr(hints[field.name], "__metadata__", ())
-        option = field.name.replace("_", "-")
-        if marker in extras:
-            names.append(field.name.upper())
-        elif hints[field.name] is bool:
-            names += [f"--{option}", f"--no-{option}"]
-        else:
-            names.append(f"--{option}")
-    return names
-
-
-def parse(
-    arguments: list[str],
-) -> Run | Train | Bench | Compare | Explain | Power | Equivalence | Report | Data | InitPair | Doctor:
-    """The command that the arguments ask for; SystemExit(2), with the nearest option, where none fits."""
-    return tyro.cli(
-        Command,  # type: ignore[arg-type]
-        prog="parity",
-        description="One training step, built twice: is it the same, and which is faster?",
-        args=arguments,
-        config=(tyro.conf.OmitArgPrefixes, tyro.conf.HelptextFromCommentsOff),
-    )

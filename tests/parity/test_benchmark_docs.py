@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from parity import options
+from parity import command_line
 from tests.contract.test_readme import NEEDS_GPU, read_blocks
 from tests.parity.conftest import ROOT, environ
 
@@ -32,4 +32,4 @@ def test_every_option_of_the_page_is_one() -> None:
     assert len(lines) == 7
     for words in lines:
         used = {word for word in words if word.startswith("--")}
-        assert {f"{words[1]} {option}" for option in used} <= set(options.exposed()), words
+        assert {f"{words[1]} {option}" for option in used} <= set(command_line.exposed()), words

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from parity import devices, plan, probe, turns
-from parity.options import Bench, Run, Train, parse
+from parity.command_line import parse
+from parity.options import Bench, Run, Train
 from parity.plan import Plan, make_plan
 from spec.edits import Edit
 from spec.errors import RuleError

@@ -26,6 +26,7 @@ from tests.parity.conftest import Parity, command, environ
         ("run tiny --json /no/such/folder/result.json", "--json"),
         ("bench tiny --windows 0", "at least one window"),
         ("bench tiny --calls 0", "and one call"),
+        ("bench tiny --calls x", "--calls takes a whole number"),
         ("bench tiny --baselines torch:nonsense", "torch:ddp"),
         ("compare 0001 last", "newest in"),
         ("data prepare /no/such/text --out shard.bin", "no such file"),
@@ -61,10 +62,7 @@ def test_bad_input_is_refused_in_a_few_lines(
     """In this process, as a new one takes longer than all the rest."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
-    try:
-        code = cli.main(words.split())
-    except SystemExit as left:
-        code = left.code
+    code = cli.main(words.split())
     stdout, stderr = capfd.readouterr()
     assert code == 2, stdout + stderr
     check_refusal(tmp_path, stdout, stderr, message)
