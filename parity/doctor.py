@@ -7,7 +7,6 @@ import ctypes.util
 import os
 import platform
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from parity import probe
 from parity.commands import free_port
 from parity.devices import count_cores, count_gpus
 from parity.options import Doctor
+from parity.report.fitting import terminal_width
 from spec.errors import ExitCode
 from spec.run import SIDES
 
@@ -57,7 +57,7 @@ def doctor(options: Doctor) -> ExitCode:
 
 
 def _print(usable: list[str], lines: list[Capability]) -> None:
-    console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 160)
+    console = Console(highlight=False, markup=False, width=terminal_width() or 160)
     console.print(f"usable sides: {', '.join(usable) or 'none'}", style="bold")
     table = Table("capability", "", "found", "to mend it", box=box.SIMPLE_HEAD, pad_edge=False)
     for line in lines:

@@ -4,55 +4,39 @@ Must not: decide or measure anything; all of it stands in the `Result`.
 """
 
 import io
-import sys
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
-from parity.report import against_lines, rows
+from parity.report import against_lines, fitting, rows
 from parity.report.result import Result
 
 _STYLES = {"SAME": "bold green", "DIFFERENT": "bold red", "FAILED": "bold red"}
 _PLAIN_WIDTH = 200
-"""Width off a terminal, where nobody can widen a window."""
+"""Width where neither a terminal nor COLUMNS gives one: nobody can widen a window there."""
 
 
 def show(result: Result) -> None:
-    """Prints a result."""
-    _print(result, _console())
+    """Prints a result, its table in the width of the terminal."""
+    width = fitting.terminal_width()
+    _print(result, Console(highlight=False, width=width or _PLAIN_WIDTH, markup=False), width)
 
 
 def text(result: Result) -> str:
-    """What `show` prints off a terminal."""
+    """What `show` prints where nothing gives a width."""
     lines = io.StringIO()
     _print(result, Console(file=lines, highlight=False, width=_PLAIN_WIDTH, markup=False))
     return lines.getvalue()
 
 
-def _print(result: Result, console: Console) -> None:
+def _print(result: Result, console: Console, width: int | None = None) -> None:
     console.print(verdict_line(result), style=_STYLES.get(result.verdict or "", "bold"), soft_wrap=True)
-    table = _table(result)
-    if table.row_count:
+    heads, lines = rows.table(result)
+    for table in fitting.tables(heads, lines, width) if lines else ():
         console.print(table)
     for line in rows.notes(result):
         console.print(line, soft_wrap=True, markup=False)
     for line in rows.paths(result):
         console.print(line, soft_wrap=True, markup=False)
-
-
-def _console() -> Console:
-    return Console(highlight=False, width=None if sys.stdout.isatty() else _PLAIN_WIDTH, markup=False)
-
-
-def _table(result: Result) -> Table:
-    heads, lines = rows.table(result)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for number, head in enumerate(heads):
-        table.add_column(head, justify="left" if number in (0, len(heads) - 1) else "right")
-    for line in lines:
-        table.add_row(*line)
-    return table
 
 
 def verdict_line(result: Result) -> str:
