@@ -28,7 +28,7 @@ def differences(a: RunSpec, b: RunSpec, *, any_steps: bool) -> list[str]:
     problems = [_reduced(one.problem, any_steps) for one in (a, b)]
     if problems[0].sha256() != problems[1].sha256():
         if a.name != b.name:
-            found.append(f"preset {a.name}/{b.name}")
+            found.append(f"{'pair' if a.pair and b.pair else 'preset'} {a.name}/{b.name}")
         entries = dict(_unequal(*(codec.to_dict(one) for one in problems)))
         if "steps" in entries:
             # The presets' schedules end with the run: no news beside the steps.

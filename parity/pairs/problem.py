@@ -34,7 +34,7 @@ def from_pair(outline: Outline, options: Training) -> Preset:
     pair = outline.pair
     problem = Problem(
         workload="pair",
-        sizes=PairSizes(),
+        sizes=PairSizes(pair=Path(outline.folder).name),
         optimizer=pair.optimizer,
         schedule=pair.schedule,
         data=DataSpec(kind="folder", path=outline.folder),

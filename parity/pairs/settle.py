@@ -101,7 +101,7 @@ def settle(plan: Plan, folder: Path, progress: Progress) -> Settled:
     table = _table(first, init, match)
     if own:
         table = tuple(replace(row, decayed=False) for row in table)
-    plan = _with(plan, sizes=PairSizes(parameters=table))
+    plan = _with(plan, sizes=PairSizes(pair=plan.spec.name, parameters=table))
     initial = folder / PAIR / INITIAL
     save_tensors(initial, initial_values(plan, init, described, match))
     links = match.links if match else ()

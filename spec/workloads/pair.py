@@ -1,7 +1,8 @@
 """A pair of the user's own: the same model and loss in two files, one for each framework.
 
-What is compared is the parameter table, which the models themselves tell; where the files stand, and how the
-tensors of one lie in the other, are no part of the problem. Must not: import a side's file.
+What is compared is the pair's name and the parameter table, which the models themselves tell; where the
+files stand, and how the tensors of one lie in the other, are no part of the problem. Must not: import a
+side's file.
 """
 
 from dataclasses import dataclass
@@ -14,6 +15,9 @@ from spec.params import ParamSpec
 class PairSizes:
     """The parameters as the torch side describes them; those of the side that runs, where one runs alone."""
 
+    pair: str = ""
+    """Name of the pair's folder. Other models can have the same parameters, and are another problem; a pair
+    whose files were changed since is still the same, so that what the change did can be judged."""
     parameters: tuple[ParamSpec, ...] = ()
     """Empty until a side was asked."""
 

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from parity import same_work
 from parity.judge.align import Measured
 from parity.judge.verdict import judge
 from spec.errors import RuleError
-from spec.run import Execution
+from spec.run import DataSpec, Execution
+from spec.workloads.pair import PairFiles, PairSizes
 from tests.parity.judging import judged
 from tests.parity.pass_writer import Content, make_content, small_job, small_spec, write_pass
 
@@ -19,6 +21,26 @@ def test_another_problem_is_not_comparable_and_its_fields_are_named(tmp_path: Pa
     numerics = judge(Measured("a", a), Measured("b", b))
     assert numerics.verdict == "NOT_COMPARABLE"
     assert "problem.steps: a 4, b 5" in numerics.reasons
+
+
+def test_two_pairs_whose_tensors_are_alike_are_two_problems(tmp_path: Path) -> None:
+    """Of one pair, runs before and after an edit are one problem: that is what they are compared for."""
+    files = PairFiles(torch="torch_side.py", jax="jax_side.py")
+
+    def written(name: str, pair: str) -> Measured:
+        spec = small_spec()
+        data = DataSpec(kind="folder", path=str(tmp_path / name))
+        sizes = PairSizes(pair=pair, parameters=spec.problem.parameter_table())
+        problem = dataclasses.replace(spec.problem, workload="pair", sizes=sizes, data=data)
+        spec = dataclasses.replace(spec, name=pair, problem=problem, pair=files)
+        return Measured(name, write_pass(tmp_path / name, "torch", spec))
+
+    first, other, again = written("a", "one"), written("b", "two"), written("c", "one")
+    numerics = judge(first, other)
+    assert numerics.verdict == "NOT_COMPARABLE"
+    assert numerics.reasons == ["problem.sizes.pair: a 'one', b 'two'"]
+    assert same_work.differences(first.job.spec, other.job.spec, any_steps=False) == ["pair one/two"]
+    assert judge(first, again).verdict == "SAME"
 
 
 def test_other_batches_are_not_comparable(tmp_path: Path) -> None:
