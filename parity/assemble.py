@@ -185,7 +185,7 @@ def launches(held: Sequence[Held]) -> list[LaunchRecord]:
 def _launch_record(item: Held) -> LaunchRecord:
     folders = [Path(job.out) for job in item.turn.jobs]
     seconds = {folder.name: _seconds(folder) for folder in folders if (folder / "done.json").exists()}
-    compiling = {folder.name: _compile_s(folder) for folder in folders if folder.name in seconds}
+    compiling, reasons = _compiling([folder for folder in folders if folder.name in seconds])
     whole = item.ended.how == "done"
     return LaunchRecord(
         side=item.turn.side,
@@ -199,6 +199,7 @@ def _launch_record(item: Held) -> LaunchRecord:
         start_up_s=round(item.ended.seconds - sum(seconds.values()), 3) if whole else None,
         message=failure_message(item),
         log_tail=list(item.ended.log_tail),
+        reasons=reasons,
     )
 
 
@@ -232,7 +233,7 @@ def seconds(records: Sequence[LaunchRecord], total: float, judged: float) -> Sec
     launched = sum(item.seconds for item in records)
     in_jobs = sum(sum(item.job_seconds.values()) for item in records)
     # A process that does one step's jobs compiles it once and says so in each of them.
-    compiling = sum(sum(set(item.compile_s.values())) for item in records)
+    compiling = sum(sum({one for one in item.compile_s.values() if one is not None}) for item in records)
     return Seconds(
         total=round(total, 3),
         launches=round(launched, 3),
@@ -247,5 +248,13 @@ def _seconds(folder: Path) -> float:
     return float(json.loads((folder / "done.json").read_text())["seconds"])
 
 
-def _compile_s(folder: Path) -> float:
-    return float(json.loads((folder / "manifest.json").read_text())["compile_s"] or 0.0)
+def _compiling(folders: Sequence[Path]) -> tuple[dict[str, float | None], dict[str, str]]:
+    """Seconds that each pass compiled for, and why some do not say so."""
+    manifests = {folder.name: json.loads((folder / "manifest.json").read_text()) for folder in folders}
+    found = {name: manifest["compile_s"] for name, manifest in manifests.items()}
+    unknown = "the side did not say why"
+    return found, {
+        name: manifests[name]["reasons"].get("compile_s", unknown)
+        for name, seconds in found.items()
+        if seconds is None
+    }

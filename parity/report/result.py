@@ -272,13 +272,15 @@ class LaunchRecord(Struct, kw_only=True):
     log: str
     job_seconds: dict[str, float]
     """Seconds of each finished pass."""
-    compile_s: dict[str, float]
-    """Of those, seconds of compiling."""
+    compile_s: dict[str, float | None]
+    """Of those, seconds of compiling; null where the side did not measure them."""
     start_up_s: float | None
     """Seconds outside the jobs: starting processes, importing the framework, ending."""
     message: str
     """What went wrong, where something did."""
     log_tail: list[str]
+    reasons: dict[str, str] = {}
+    """Why a pass has no `compile_s`."""
 
 
 class Seconds(Struct, kw_only=True):
@@ -289,9 +291,9 @@ class Seconds(Struct, kw_only=True):
     start_up: float
     """Of the launches: outside the jobs."""
     compile: float
-    """Of the launches: compiling within the jobs."""
+    """Of the launches: compiling within the jobs, where a side measured it."""
     jobs: float
-    """Of the launches: the jobs without compiling."""
+    """Of the launches: the jobs without that."""
     judge: float
 
 
