@@ -39,6 +39,8 @@ def compare(a: Measured, b: Measured, quantity: str) -> tuple[CurveDifference | 
         tolerance_reason=tolerance.reason,
         first={a.label: repr(float(curve_a[0])), b.label: repr(float(curve_b[0]))},
         last={a.label: repr(float(curve_a[-1])), b.label: repr(float(curve_b[-1]))},
+        first_step=a.curve.first_step,
+        first_tolerance=float(bounds[0]) if bounds[0] != tolerance.rms else None,
     )
     return difference, [
         *_first_excess(a, b, quantity, relative, bounds),

@@ -109,7 +109,7 @@ def with_drift(
     floor = max(drifts.values())
     if floor > 0 and np.isfinite(floor):
         difference.floor = floor
-        difference.tolerance = FAILS * floor
+        difference.tolerance, difference.first_tolerance = FAILS * floor, None
         difference.tolerance_source = "measured"
         difference.tolerance_reason = f"{FAILS:g} times the largest drift of a side from its own float64 run"
     return difference

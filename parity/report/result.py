@@ -61,6 +61,11 @@ class CurveDifference(Struct, kw_only=True):
     """Largest relative difference of the two runs in float64; null where they were not made."""
     drift: dict[str, float] = {}
     """Largest relative difference of a side's run from its own in float64."""
+    first_step: int | None = None
+    """The first step that both have; null in results of earlier versions."""
+    first_tolerance: float | None = None
+    """The bound of that step, where it is another than `tolerance`: sides that begin with equal bits are
+    nearer then."""
 
 
 class TensorDifference(Struct, kw_only=True):

@@ -50,12 +50,33 @@ def test_thinning_keeps_every_peak() -> None:
 def test_a_line_breaks_where_a_value_is_not_finite() -> None:
     series = curves.Series("torch", 0, ((0.0, 1.0), (1.0, math.nan), (2.0, 1.5), (3.0, 2.0)))
     apart = curves.Series("both", 3, ((0.0, 0.0), (1.0, math.inf)))
-    drawn = curves.draw(curves.Curves("t", "d", (series,), "loss", (apart,), 1e-6), 400)
+    drawn = curves.draw(curves.Curves("t", "d", (series,), "loss", (apart,), ((0.0, 1e-6),)), 400)
     root = ElementTree.fromstring(drawn)
     lines = [one.get("points") or "" for one in root.iter("polyline") if "s0" in (one.get("class") or "")]
     assert [len(points.split()) for points in lines] == [1, 2]
     assert "nan" not in drawn and "inf" not in drawn
     assert "tolerance 1e-06" in "".join(root.itertext())
+
+
+def test_the_bound_of_a_first_step_is_its_own() -> None:
+    """The stair lies between steps 0 and 1, and the lower bound is lower in the picture."""
+    series = curves.Series("a", 0, ((0.0, 1.0), (1.0, 1.0), (2.0, 1.0)))
+    apart = curves.Series("a and b", 3, ((0.0, 1e-7), (1.0, 1e-7), (2.0, 1e-7)))
+    bounds = ((0.0, 4e-6), (1.0, 1e-3))
+    root = ElementTree.fromstring(
+        curves.draw(curves.Curves("t", "d", (series,), "loss", (apart,), bounds), 400)
+    )
+    (edge,) = (
+        one.get("points") or "" for one in root.iter("polyline") if "bound" in (one.get("class") or "")
+    )
+    points = [tuple(map(float, point.split(","))) for point in edge.split()]
+    assert [x for x, _ in points] == sorted(x for x, _ in points)
+    assert points[1][0] == points[2][0] and points[0][1] == points[1][1] > points[2][1] == points[3][1]
+    (band,) = (one.get("points") or "" for one in root.iter("polygon") if one.get("class") == "band")
+    assert band.startswith(edge)
+    marks = [float(one.get("cx") or 0) for one in root.iter("circle")]
+    assert sorted(marks)[-3] < points[1][0] < sorted(marks)[-2]
+    assert "tolerance 1e-03, allowed below; 4e-06 at step 0" in "".join(root.itertext())
 
 
 def test_every_sample_is_a_mark_and_is_counted_once() -> None:

@@ -55,6 +55,15 @@ KINDS = [
 ]
 
 
+def test_the_bound_of_the_first_step_stands_beside_that_of_the_rest(tmp_path: Path) -> None:
+    folder = same(tmp_path)
+    loss = deliver.read(folder / "result.json").numerics.loss
+    assert (loss.first_step, loss.first_tolerance, loss.tolerance) == (0, 1.5e-6, 2e-6)
+    text = page.write(folder).read_text("utf-8")
+    assert "2e-06 (1.5e-06 at step 0), table" in text
+    assert "tolerance 2e-06, allowed below; 1.5e-06 at step 0" in text
+
+
 def drawn(folder: Path) -> Page:
     return Page(page.write(folder).read_text("utf-8"))
 

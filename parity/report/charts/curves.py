@@ -37,8 +37,8 @@ class Curves:
     """The words of the upper axis."""
     differences: tuple[Series, ...] = ()
     """Relative differences; none where one side ran alone."""
-    tolerance: float | None = None
-    """The bound of the differences; None where none is set."""
+    bounds: tuple[Point, ...] = ()
+    """The bound of the differences from a step on, by that step; none where none is set."""
 
 
 def draw(curves: Curves, width: float) -> Markup:
@@ -64,18 +64,32 @@ def _upper(curves: Curves, x: axes.Scale, area: Area) -> Iterator[str]:
 
 def _lower(curves: Curves, x: axes.Scale, area: Area) -> Iterator[str]:
     found = [y for series in curves.differences for _, y in series.points]
-    bound = curves.tolerance or 0.0
-    y = axes.decades([*found, bound, bound * 3], area.bottom, area.top)
-    if bound:
-        yield svg.rect(area.left, y(bound), area.right - area.left, area.bottom - y(bound), "band")
+    bounds = [bound for _, bound in curves.bounds]
+    y = axes.decades([*found, *bounds, 3 * max(bounds, default=0.0)], area.bottom, area.top)
+    edge = _edge(curves.bounds, x, y, area)
+    if edge:
+        yield svg.polygon([*edge, (area.right, area.bottom), (area.left, area.bottom)], "band")
     yield from axes.y_axis(y, area, "|difference|, relative; at the bottom: equal")
-    if bound:
-        yield svg.line(area.left, y(bound), area.right, y(bound), "bound")
-        yield svg.text(
-            area.right - 4, y(bound) - 5, f"tolerance {allowed(bound)}, allowed below", "note", "end"
-        )
+    if edge:
+        yield svg.polyline(edge, "line bound")
+        told = f"tolerance {allowed(bounds[-1])}, allowed below"
+        if len(bounds) > 1:
+            told += f"; {allowed(bounds[0])} at step {curves.bounds[0][0]:.0f}"
+        yield svg.text(area.right - 4, edge[-1][1] - 5, told, "note", "end")
     for series in curves.differences:
         yield from _line(series, x, y, infinite=area.top)
+
+
+def _edge(bounds: Sequence[Point], x: axes.Scale, y: axes.Scale, area: Area) -> list[Point]:
+    """The upper edge of what is allowed, with a stair half-way between two steps of different bounds."""
+    # Over all of the picture: no step lies before the first or after the last.
+    starts = [area.left, *(x(step - 0.5) for step, _ in bounds[1:])]
+    stops = [*starts[1:], area.right]
+    return [
+        (place, y(bound))
+        for start, stop, (_, bound) in zip(starts, stops, bounds, strict=False)
+        for place in (start, stop)
+    ]
 
 
 def _line(series: Series, x: axes.Scale, y: axes.Scale, infinite: float | None = None) -> Iterator[str]:

@@ -53,6 +53,11 @@ def polyline(points: Sequence[Point], class_: str) -> str:
     return element("polyline", points=" ".join(f"{_short(x)},{_short(y)}" for x, y in points), class_=class_)
 
 
+def polygon(points: Sequence[Point], class_: str) -> str:
+    """A closed area between points."""
+    return element("polygon", points=" ".join(f"{_short(x)},{_short(y)}" for x, y in points), class_=class_)
+
+
 def marker(kind: int, x: float, y: float, class_: str, size: float = 3.2) -> str:
     """A mark at a place: a disc, a square, a triangle or a diamond, by number."""
     shape = kind % 4
@@ -64,8 +69,7 @@ def marker(kind: int, x: float, y: float, class_: str, size: float = 3.2) -> str
         2: [(0, -1.25), (1.15, 0.85), (-1.15, 0.85)],
         3: [(0, -1.35), (1.35, 0), (0, 1.35), (-1.35, 0)],
     }[shape]
-    points = " ".join(f"{_short(x + size * dx)},{_short(y + size * dy)}" for dx, dy in corners)
-    return element("polygon", points=points, class_=class_)
+    return polygon([(x + size * dx, y + size * dy) for dx, dy in corners], class_)
 
 
 def picture(width: float, height: float, parts: Iterable[str], title: str, description: str) -> Markup:

@@ -75,25 +75,34 @@ def _lines(result: Result, folder: RunFolder) -> dict[str, Curve]:
 def _picture(quantity: str, lines: Mapping[str, Curve], result: Result) -> Picture:
     words = _QUANTITIES[quantity]
     judged = [pair for pair in result.comparisons if set(pair.pair) <= set(lines)]
-    found = [getattr(pair, quantity) for pair in judged]
-    bounds = [curve.tolerance for curve in found if curve is not None]
+    found = [curve for pair in judged if (curve := getattr(pair, quantity)) is not None]
     differences = _differences(quantity, lines, judged)
     content = chart.Curves(
         title=f"{words.capitalize()} by step",
-        description=_description(words, lines, quantity, [curve for curve in found if curve is not None]),
+        description=_description(words, lines, quantity, found),
         values=tuple(
             chart.Series(label, number, _points(curve.first_step, getattr(curve, quantity)))
             for number, (label, curve) in enumerate(lines.items())
         ),
         quantity=words,
         differences=differences,
-        tolerance=max(bounds, default=None),
+        bounds=_bounds(found),
     )
     caption = f"{words.capitalize()} of every step of {' and '.join(lines)}"
     caption += ", and beneath it how far they are apart" if differences else ""
     if any(not np.isfinite(getattr(curve, quantity)).all() for curve in lines.values()):
         caption += "; a line breaks where a value is not finite"
     return both(partial(chart.draw, content), f"{caption}.")
+
+
+def _bounds(found: list[CurveDifference]) -> tuple[tuple[float, float], ...]:
+    """The bound from a step on: the first step's own, and that of the rest; the widest of several pairs."""
+    if not found:
+        return ()
+    first = min(one.first_step or 0 for one in found)
+    rest = max(one.tolerance for one in found)
+    own = max(one.first_tolerance or one.tolerance for one in found)
+    return ((float(first), rest),) if own == rest else ((float(first), own), (first + 1.0, rest))
 
 
 def _differences(
@@ -133,6 +142,12 @@ def _rows(pair: Numerics) -> Iterator[Row]:
                 quantity=name,
                 difference=number(curve.max_rel),
                 step=str(curve.at_step) if curve.max_rel or curve.max_rel is None else "",
-                tolerance=f"{allowed(curve.tolerance)}{source}" if curve.tolerance else "equal bits",
+                tolerance=f"{_allowed(curve)}{source}" if curve.tolerance else "equal bits",
                 reason=curve.tolerance_reason,
             )
+
+
+def _allowed(curve: CurveDifference) -> str:
+    if curve.first_tolerance is None:
+        return allowed(curve.tolerance)
+    return f"{allowed(curve.tolerance)} ({allowed(curve.first_tolerance)} at step {curve.first_step})"
