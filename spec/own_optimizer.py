@@ -13,6 +13,8 @@ UNCOMPARED = (
 )
 NOT_EDITED = "own optimizers: edits of AdamW and of the schedule reach nothing; clip_eps and loss_scale do"
 
+UNKNOWN_DECAY = "an optimizer of one's own decays what it will and does not tell"
+
 
 @dataclass(frozen=True, kw_only=True)
 class OwnOptimizer:

@@ -41,8 +41,10 @@ def _parameters(
             )
             continue
         for field in ("shape", "dtype", "decayed", "trainable"):
-            if rows_a[name][field] != rows_b[name][field]:
-                yield _differ(a, b, field, rows_a[name][field], rows_b[name][field], tensor=name)
+            one, other = rows_a[name][field], rows_b[name][field]
+            # Whether an optimizer of the users' own decays a parameter is null: not known, and no difference.
+            if one != other and None not in (one, other):
+                yield _differ(a, b, field, one, other, tensor=name)
 
 
 def _differ(

@@ -6,6 +6,7 @@ from typing import Any
 from spec import record
 from spec.environment import describe_environment
 from spec.job import Job
+from spec.own_optimizer import UNKNOWN_DECAY, OwnOptimizer
 from spec.weights import Tensors, state_digest, tensor_sha256
 from spec.worker.trainer import Observer, Promotion, Trainer
 
@@ -47,13 +48,17 @@ class Manifest:
         compiled = self._trainer.compiled
         reasons = dict(compiled.reasons) if compiled else {"compile_s": "no step was run"}
         reasons["observation"] = self._observer.agreement()
+        facts = self._trainer.facts() | {"compiler_options": compiled.options if compiled else None}
+        if isinstance(self._job.spec.problem.optimizer, OwnOptimizer):
+            facts["parameters"] = [row | {"decayed": None} for row in facts["parameters"]]
+            reasons["facts.parameters.decayed"] = UNKNOWN_DECAY
         manifest = {
             "side": self._job.side,
             "purpose": self._job.purpose,
             "mode_asked": self._job.mode,
             "mode_ran": compiled.mode_ran if compiled else None,
             **self._constant,
-            "facts": self._trainer.facts() | {"compiler_options": compiled.options if compiled else None},
+            "facts": facts,
             "compile_s": compiled.compile_s if compiled else None,
             "capture": compiled.proven if compiled else None,
             "activations": self._observer.activations,

@@ -203,6 +203,22 @@ def test_manifests_are_told_apart_entry_by_entry(tmp_path: Path) -> None:
     assert "init_digest" in {row.name for row in section.equal}
 
 
+def test_a_decay_that_is_not_known_is_no_difference_and_has_its_reason(tmp_path: Path) -> None:
+    def change(content: Content) -> None:
+        content.manifest["facts"]["parameters"] = [
+            row | {"decayed": None} for row in content.manifest["facts"]["parameters"][:3]
+        ]
+        content.manifest["reasons"]["facts.parameters.decayed"] = "it does not tell"
+
+    folder = judged(tmp_path, change)
+    assert "declared decayed" not in (folder / "result.json").read_text()
+    told = {
+        row.name: row.values
+        for row in manifests(RunFolder(folder)).alone + manifests(RunFolder(folder)).different
+    }
+    assert "decayed not known: it does not tell" in told["facts.parameters.wte.weight"][1]
+
+
 def test_a_page_that_cannot_be_drawn_leaves_the_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -70,7 +70,10 @@ def _flat(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
     def walk(name: str, value: Any) -> None:
         if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
-            value = {str(item.get("name", number)): _in_a_line(item) for number, item in enumerate(value)}
+            value = {
+                str(item.get("name", number)): _in_a_line(item, name, reasons)
+                for number, item in enumerate(value)
+            }
         if value is None or value in ([], {}):
             value = f"not known: {reasons[name]}" if name in reasons else "none"
         if isinstance(value, dict) and value and not _is_long(value):
@@ -86,8 +89,15 @@ def _flat(manifest: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _in_a_line(item: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key} {_words(value)}" for key, value in item.items() if key != "name")
+def _in_a_line(item: Mapping[str, Any], where: str, reasons: Mapping[str, str]) -> str:
+    """Its values by name; one that is null for a reason as not known."""
+    return ", ".join(
+        f"{key} not known: {reasons[f'{where}.{key}']}"
+        if value is None and f"{where}.{key}" in reasons
+        else f"{key} {_words(value)}"
+        for key, value in item.items()
+        if key != "name"
+    )
 
 
 def _is_long(value: Any) -> bool:
