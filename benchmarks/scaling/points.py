@@ -14,6 +14,7 @@ from parity.report import deliver
 from parity.report.result import BenchRow, Result
 from parity.report.speeds import Ratio, Spread
 from parity.speed.figures import TimePass
+from parity.speed.machine import NO_CHECKOUT, code
 from parity.speed.spans import Parted
 from spec import codec, trace
 from spec.errors import RuleError, few
@@ -56,6 +57,8 @@ class Point:
     precision: str
     device: str
     """Its name; `cpu` for all of them."""
+    code: str
+    """The tree of this project that it was measured with."""
     folder: str
     reasons: Mapping[str, str]
     """Why a figure is None."""
@@ -94,6 +97,27 @@ def read(folders: Iterable[Path]) -> list[Point]:
         )
     _check_alike(list(found.values()))
     return list(found.values())
+
+
+def of_trees(points: Iterable[Point]) -> list[str]:
+    """What a reader must know of points that were not all measured with one known tree of this project."""
+    runs: dict[str, list[str]] = {}
+    for one in points:
+        if one.folder not in runs.setdefault(one.code, []):
+            runs[one.code].append(one.folder)
+    told = [f"{tree} ({few(sorted(folders), between=', ')})" for tree, folders in sorted(runs.items())]
+    warnings = []
+    if len(runs) > 1:
+        warnings.append(
+            f"the runs were measured with {len(runs)} trees of this project, and what changed between them "
+            f"may be part of any ratio or fit: {'; '.join(told)}; next: measure all with one of them"
+        )
+    if NO_CHECKOUT in runs:
+        warnings.append(
+            f"which tree {few(sorted(runs[NO_CHECKOUT]), between=', ')} ran is not known, for lack of a "
+            "checkout; next: measure from a clone"
+        )
+    return warnings
 
 
 def best(points: Iterable[Point]) -> dict[tuple[str, Family, int], Point]:
@@ -138,6 +162,7 @@ def _points(folder: Path) -> Iterator[Point]:
             rows_per_device=spec.problem.global_batch // spec.execution.world_size,
             precision=spec.problem.precision,
             device=gpus[0]["name"] if on_gpu else "cpu",
+            code=code(content["environment"]),
             folder=folder.name,
             reasons=row.speed.reasons,
         )

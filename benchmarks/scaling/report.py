@@ -116,6 +116,8 @@ class Scaling(Struct, kw_only=True):
     loss: list[Loss]
     reasons: dict[str, str]
     """Why a list is empty."""
+    warnings: list[str]
+    """What makes these numbers worth less than they look, and the next thing to do."""
 
 
 def make(folders: Sequence[Path], assumed: NodeRecord) -> Scaling:
@@ -142,6 +144,7 @@ def make(folders: Sequence[Path], assumed: NodeRecord) -> Scaling:
         assumptions=list(ASSUMPTIONS),
         loss=loss,
         reasons={name: why[name] for name, rows in (("loss", loss), ("predictions", held)) if not rows},
+        warnings=points.of_trees(found),
     )
 
 

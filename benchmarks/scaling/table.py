@@ -16,6 +16,7 @@ def _page(found: Scaling) -> Iterator[str]:
     yield f"# Scaling on {found.device}"
     yield "\nEmpty: not known; `scaling.json` has the reason, and of every number where it comes from."
     yield "`torch` and `jax` are this project's steps, `torch ddp` on one device is eager."
+    yield from (f"\n**Warning**: {words}." for words in found.warnings)
     yield "\n## Measured\n"
     heads = "preset", "step", "devices", "step_ms", "launch_us", "exposed_ms", "T(1) / T(N)", "/ best peer"
     yield from _table(heads, [_measured(row) for row in found.measured])

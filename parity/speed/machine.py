@@ -10,6 +10,9 @@ from typing import Any
 Environment = Mapping[str, Any]
 """What `spec.environment.describe_environment` gave."""
 
+NO_CHECKOUT = "no checkout"
+"""Stands for a tree that nobody can tell."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
@@ -42,7 +45,7 @@ def difference(before: Environment, now: Environment, device: str) -> Difference
     versions = [
         *([_pair("driver", before.get("driver"), now.get("driver"))] if device == "cuda" else ()),
         _pair("python", before["python"]["version"], now["python"]["version"]),
-        _pair("code", _code(before), _code(now)),
+        _pair("code", code(before), code(now)),
         *_entries("", before["packages"], now["packages"]),
         *_entries("variable ", before["variables"], now["variables"]),
     ]
@@ -51,6 +54,13 @@ def difference(before: Environment, now: Environment, device: str) -> Difference
         host=[one for one in hosts if one],
         versions=[one for one in versions if one],
     )
+
+
+def code(environment: Environment) -> str:
+    """The tree of this project that ran, in words: its commit, and a hash of what changed since."""
+    told = environment["code"]
+    commit = str(told["commit"])[:10] if told["commit"] else NO_CHECKOUT
+    return f"{commit} with changes {told['diff_sha256'][:10]}" if told["dirty"] else commit
 
 
 def _device(environment: Environment, device: str) -> str:
@@ -63,12 +73,6 @@ def _device(environment: Environment, device: str) -> str:
 
 def _uuids(environment: Environment) -> str:
     return ", ".join(str(gpu["uuid"]) for gpu in environment.get("gpus") or ())
-
-
-def _code(environment: Environment) -> str:
-    code = environment["code"]
-    commit = str(code["commit"] or "no checkout")[:10]
-    return f"{commit} with changes {code['diff_sha256'][:10]}" if code["dirty"] else commit
 
 
 def _entries(kind: str, before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

@@ -44,6 +44,7 @@ def point(preset: str, devices: int, ms: float, family: Family = "torch", **chan
         rows_per_device=8,
         precision="bf16",
         device="a GPU",
+        code="c0ffee",
         folder=f"{preset}_{devices}",
         reasons={},
     )

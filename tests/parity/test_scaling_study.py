@@ -30,11 +30,11 @@ NODE = NodeRecord(devices=8, gb_per_s=40.0, latency_us=10.0)
 SHORT = ["--windows", "5", "--steps-per-window", "2", "--calls", "8", "--no-trace"]
 
 
-def measured(home: Path, devices: int, step_ms: float, minute: int = 0) -> Path:
+def measured(home: Path, devices: int, step_ms: float, minute: int = 0, **changes: object) -> Path:
     """A finished benchmark of toy-mlp: our own step and DDP or eager at twice its time."""
     folder = home / f"000{devices}_toy-mlp"
     spec = run_spec("toy-mlp", devices=devices, execution=Execution(device="cpu"))
-    run_folder(folder, spec, utc=f"2026-01-01T00:{minute:02d}:00+00:00")
+    run_folder(folder, spec, utc=f"2026-01-01T00:{minute:02d}:00+00:00", **changes)
     stock = ("torch", "baseline:eager" if devices == 1 else "baseline:ddp")
     found = {("torch", "eager"): [[step_ms] * 3] * 2, stock: [[2 * step_ms] * 3] * 2}
     called(folder, block(folder, found))
@@ -123,6 +123,22 @@ def test_the_report_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureF
     }  # fmt: skip
     assert "MODEL" in capsys.readouterr().out
     ElementTree.parse(tmp_path / "scaling.svg")
+
+
+def test_runs_of_several_trees_are_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for devices in (1, 2):
+        measured(tmp_path, devices, 4.0)
+    assert scaling.main(["report", str(tmp_path)]) == 0
+    assert "Warning" not in capsys.readouterr().out
+    measured(tmp_path / "later", 4, 5.0, code={"commit": "c0ffee", "dirty": True, "diff_sha256": "ab" * 32})
+    measured(tmp_path / "copied", 8, 5.0, code={"commit": None, "dirty": None, "diff_sha256": None})
+    assert scaling.main(["report", str(tmp_path)]) == 0
+    told = capsys.readouterr().out
+    trees = "c0ffee (0001_toy-mlp, 0002_toy-mlp); c0ffee with changes ababababab (0004_toy-mlp); no checkout"
+    assert "**Warning**: the runs were measured with 3 trees of this project" in told and trees in told
+    assert "**Warning**: which tree 0008_toy-mlp ran is not known" in told
+    assert told.strip() == (tmp_path / "scaling.md").read_text().strip()
+    assert len(json.loads((tmp_path / "scaling.json").read_text())["warnings"]) == 2
 
 
 def test_no_count_has_a_measured_and_a_modelled_value_side_by_side(tmp_path: Path) -> None:
