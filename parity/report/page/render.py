@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from parity.report.page import (
     capture,
+    causes,
     conditions,
     curves,
     glance,
@@ -33,15 +34,14 @@ from spec.errors import RuleError
 
 NAME = "report.html"
 _TITLES = {
-    "explanation": "Why they differ",
     "power": "What this run would have caught",
     "pair": "How the pair's tensors correspond",
     "handoff": "The run that changed sides",
 }
 _DRAWN = {
     "schema_version", "command", "verdict", "exit_code", "reasons", "runs", "curves", "numerics",
-    "comparisons", "equivalence", "speed", "capture", "bench", "launches", "seconds", "unmeasured",
-    "warnings",
+    "comparisons", "equivalence", "explanation", "speed", "capture", "bench", "launches", "seconds",
+    "unmeasured", "warnings",
 }  # fmt: skip
 """Fields of the result that have a section; what is added later is shown as it stands."""
 
@@ -95,6 +95,7 @@ def render(result: Result, raw: dict[str, Any], folder: RunFolder) -> str:
             notes=words.other_reasons(result),
             glance=glance.facts(result),
             seeds=seeds.section(result),
+            causes=causes.section(result),
             warnings=warned.rows(result),
             missing=[(name, one.why_not) for name, one in sections.items() if one.why_not],
             **sections,
