@@ -68,7 +68,7 @@ def find(options: Run | Bench, plan: Plan, own: Path | None = None) -> Saved | N
         for one in passes:
             # What cannot be read is said before minutes are measured to be held against it.
             one.check()
-    before = folders.read_json(folder / "run.json")["environment"]
+    before = folders.read_run(folder)["environment"]
     changed = difference(before, describe_environment(), plan.spec.execution.device)
     if (changed.device or changed.host) and not options.across_devices:
         raise _elsewhere(folder, changed)
@@ -127,7 +127,7 @@ def _spec(folder: Path, timed: Timed) -> RunSpec:
     """What was timed; of a run that was not, what it was."""
     if timed:
         return next(iter(timed.values()))[0].job.spec
-    return codec.from_dict(RunSpec, folders.read_json(folder / "run.json")["spec"])
+    return codec.from_dict(RunSpec, folders.read_run(folder)["spec"])
 
 
 def _check_guards(limits: Sequence[Limit], folder: Path, timed: Timed) -> None:
@@ -169,7 +169,7 @@ def compare(result: Result, folders_: Sequence[Path], options: Compare) -> None:
     """
     limits = parse_limits(options.fail_if)
     timed = [_timed(folder) for folder in folders_]
-    environments = [folders.read_json(folder / "run.json")["environment"] for folder in folders_]
+    environments = [folders.read_run(folder)["environment"] for folder in folders_]
     specs = [_spec(folder, one) for folder, one in zip(folders_, timed, strict=True)]
     devices = [spec.execution.device for spec in specs]
     any_steps = all(blocks.is_benchmark(folder) for folder in folders_)

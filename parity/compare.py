@@ -69,14 +69,18 @@ def _run_passes(folder: Path) -> dict[str, Path]:
     """The run pass of each side of a run: its first, which is in the run's own precision."""
     passes = _passes(folder, "run")
     if not passes:
-        raise RuleError("A run that is judged holds a run pass.", f"{folder}: none", "was it made by bench?")
+        raise RuleError(
+            "A run that is judged holds a run pass.",
+            f"{folder}: none",
+            "name one of parity run or train; a benchmark is compared with another benchmark",
+        )
     return passes
 
 
 def _passes(folder: Path, purpose: str) -> dict[str, Path]:
     """The first pass of a purpose of each side."""
     jobs = sorted(folder.glob("passes/*/job.json"))
-    content = {path.parent: folders.read_json(path) for path in jobs}
+    content = {path.parent: folders.read_json(path, "side", "purpose") for path in jobs}
     return {job["side"]: path for path, job in reversed(content.items()) if job["purpose"] == purpose}
 
 
@@ -87,7 +91,7 @@ def _names(folder_a: Path, folder_b: Path) -> tuple[str, str]:
 
 
 def _ref(folder: Path) -> RunRef:
-    content = folders.read_json(folder / "run.json")
+    content = folders.read_run(folder)
     spec: RunSpec = codec.from_dict(RunSpec, content["spec"])
     return RunRef(
         folder=str(folder),

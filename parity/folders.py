@@ -104,15 +104,39 @@ def _locked(out: Path) -> Generator[None]:
         os.close(handle)
 
 
-def read_json(path: Path) -> Any:
-    """A JSON file of a run folder.
+def read_run(folder: Path) -> dict[str, Any]:
+    """What a run was: its `run.json`.
 
     Raises:
-      RuleError: it is missing or damaged.
+      RuleError: as `read_json`.
+    """
+    return read_json(folder / "run.json", "spec", "backends", "edits", "environment")
+
+
+def read_json(path: Path, *fields: str) -> Any:
+    """A JSON file of a run folder.
+
+    Args:
+      fields: what the caller needs of an object.
+
+    Raises:
+      RuleError: it is missing or damaged, or has no such fields.
     """
     try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise RuleError(
-            "A run folder's JSON files are whole.", f"{path}: {error}", "make the run again"
-        ) from None
+        content = json.loads(path.read_text())
+    except OSError as error:
+        raise not_whole(path, str(error.strerror).lower()) from None
+    except ValueError as error:
+        raise not_whole(path, str(error)) from None
+    if missing := [name for name in fields if not isinstance(content, dict) or name not in content]:
+        raise not_whole(path, f"no {', '.join(missing)}")
+    return content
+
+
+def not_whole(path: Path, found: str) -> RuleError:
+    """A file of a run folder that cannot be used, and why."""
+    return RuleError(
+        "A run folder's JSON files are whole.",
+        f"{path}: {found}",
+        "name the folder of a run that this version made, or make the run again",
+    )

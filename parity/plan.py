@@ -114,10 +114,13 @@ def _check_alone(options: Run | Train | Bench, backends: tuple[str, ...]) -> Non
     """What needs nothing but the options."""
     if isinstance(options, Train) and len(backends) != 1:
         raise RuleError("train runs one side.", f"--backend {options.backend}", "take parity run for both")
-    if options.timeout_s <= 0:
-        raise RuleError(
-            "A time-out is positive.", f"--timeout-s {options.timeout_s:g}", "name seconds, such as 600"
-        )
+    check_timeout(options.timeout_s)
+
+
+def check_timeout(seconds: float) -> None:
+    """Refuses what is no time to wait for."""
+    if not 0 < seconds < float("inf"):
+        raise RuleError("A time-out is positive.", f"--timeout-s {seconds:g}", "name seconds, such as 600")
 
 
 def _modes(
@@ -258,7 +261,11 @@ def _devices(
 def _cluster(options: Train) -> Cluster:
     nodes, node_rank, rendezvous = options.nodes, options.node_rank, options.rendezvous
     if nodes < 1 or not 0 <= node_rank < nodes:
-        raise RuleError("Hosts are numbered 0 to nodes - 1.", f"--nodes {nodes} --node-rank {node_rank}")
+        raise RuleError(
+            "Hosts are numbered 0 to nodes - 1.",
+            f"--nodes {nodes} --node-rank {node_rank}",
+            "take --nodes 1 or more, and on each host its own --node-rank",
+        )
     port = (rendezvous or "").rpartition(":")[2]
     if (nodes > 1 or rendezvous) and not port.isdigit():
         raise RuleError(

@@ -19,6 +19,7 @@ from parity.judge.align import Measured
 from parity.judge.verdict import judge
 from parity.launch import SideFailed, launch
 from parity.options import Power as Options
+from parity.plan import check_timeout
 from parity.progress import Progress
 from parity.report import causes, deliver
 from parity.report.result import Numerics, Verdict
@@ -50,6 +51,7 @@ def power(options: Options) -> ExitCode:
     """
     began, progress = time.monotonic(), Progress()
     deliver.check_target(options.json)
+    check_timeout(options.timeout_s)
     told = Told.read(folders.find(options.run, Path(options.out)))
     if told.own_optimizers:
         raise RuleError(

@@ -79,4 +79,6 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
         except json.JSONDecodeError as error:
             if number == len(lines):
                 return
-            raise RuleError("Every line of a record is JSON.", f"{path}:{number}: {error}") from None
+            raise RuleError(
+                "Every line of a record is JSON.", f"{path}:{number}: {error}", "make the run again"
+            ) from None

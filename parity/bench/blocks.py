@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from parity.bench.contenders import Contender
-from parity.folders import last_number, read_json
+from parity.folders import last_number, not_whole, read_json, read_run
 from parity.plan import Plan
 from parity.report.speeds import Invocation
 from parity.speed.figures import TimePass
@@ -86,8 +86,19 @@ def is_benchmark(folder: Path) -> bool:
 
 
 def calls(folder: Path) -> list[Call]:
-    """The calls that measured into a run folder, in order."""
-    return [msgspec.convert(read_json(path), Call) for path in sorted((folder / FOLDER).glob("*.json"))]
+    """The calls that measured into a run folder, in order.
+
+    Raises:
+      RuleError: the record of one is damaged.
+    """
+    return [_call(path) for path in sorted((folder / FOLDER).glob("*.json"))]
+
+
+def _call(path: Path) -> Call:
+    try:
+        return msgspec.convert(read_json(path), Call)
+    except msgspec.ValidationError as error:
+        raise not_whole(path, str(error)) from None
 
 
 def new_call(
@@ -120,7 +131,7 @@ def check_goes_on(folder: Path, plan: Plan, sweep: Any, environment: dict[str, A
     """
     if not is_benchmark(folder):
         raise RuleError("--into names a benchmark.", f"{folder}: no {FOLDER}/", "name a run of parity bench")
-    before = read_json(folder / "run.json")
+    before = read_run(folder)
     saved: RunSpec = codec.from_dict(RunSpec, before["spec"])
     spec, was, now = plan.spec, saved.execution, plan.spec.execution
     found = []

@@ -90,7 +90,7 @@ def _earlier(options: Options, stated: Statement, device: str) -> Path | None:
         return None
     folder = folders.find(options.resume, Path(options.out))
     statement.refuse_another(statement.read_statement(folder), stated, folder)
-    before = folders.read_json(folder / "run.json")["environment"]
+    before = folders.read_run(folder)["environment"]
     statement.refuse_other_machine(before, describe_environment(), device, folder)
     return folder
 

@@ -15,6 +15,7 @@ from parity.explain.worker import Worker
 from parity.launch import SideFailed
 from parity.measuring import MEASURED_PARAMETERS
 from parity.options import Explain
+from parity.plan import check_timeout
 from parity.progress import Progress
 from parity.report import causes, deliver
 from parity.report.result import write
@@ -33,6 +34,7 @@ def explain(options: Explain) -> ExitCode:
     """
     began, progress = time.monotonic(), Progress()
     deliver.check_target(options.json)
+    check_timeout(options.timeout_s)
     told = Told.read(folders.find(options.run, Path(options.out)))
     size = told.spec.problem.num_params
     if size > MEASURED_PARAMETERS:

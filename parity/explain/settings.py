@@ -68,10 +68,10 @@ class Told:
         Raises:
           RuleError: it is none.
         """
-        content = folders.read_json(folder / "run.json")
+        content = folders.read_run(folder)
         passes: dict[str, Measured] = {}
         for path in sorted(folder.glob("passes/*/job.json")):
-            job = folders.read_json(path)
+            job = folders.read_json(path, "side", "purpose")
             if job["purpose"] == "run" and (path.parent / "done.json").exists():
                 passes.setdefault(job["side"], Measured(job["side"], path.parent))
         if len(passes) != 2:

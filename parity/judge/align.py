@@ -3,7 +3,6 @@
 Must not: compare. Tensors are read one by one when asked for, so that a large model fits in memory.
 """
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
@@ -16,6 +15,7 @@ import ml_dtypes  # noqa: F401 - gives NumPy, and safetensors through it, the bf
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
+from parity.folders import read_json
 from spec import record
 from spec.data.digest import add_digests
 from spec.errors import RuleError
@@ -94,7 +94,7 @@ class Measured:
     @cached_property
     def manifest(self) -> dict[str, Any]:
         """What it said of itself."""
-        return _read_object(self.folder / "manifest.json")
+        return read_json(self.folder / "manifest.json")
 
     @cached_property
     def curve(self) -> Curve:
@@ -110,7 +110,7 @@ class Measured:
     def end_digests(self) -> dict[int, dict[str, Any]]:
         """The hashes of the last state, by rank."""
         return {
-            int(path.name.split(".")[1].removeprefix("rank")): _read_object(path)
+            int(path.name.split(".")[1].removeprefix("rank")): read_json(path)
             for path in sorted(self.folder.glob("digest.rank*.json"))
         }
 
@@ -219,12 +219,5 @@ def _logged(line: dict[str, Any]) -> float | None:
 def _rank_steps(folder: Path, rank: int) -> Iterator[dict[str, Any]]:
     path = folder / f"steps.rank{rank}.jsonl"
     if not path.exists():
-        raise RuleError("Every rank writes its steps.", f"{path}: no such file")
+        raise RuleError("Every rank writes its steps.", f"{path}: no such file", "make the run again")
     return record.read_lines(path)
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    try:
-        return json.loads(path.read_text())
-    except (OSError, json.JSONDecodeError) as error:
-        raise RuleError("A finished pass has whole records.", f"{path}: {error}") from None

@@ -7,12 +7,20 @@ What a side did of its own is evidence and no matter for the gate.
 from collections.abc import Iterator
 from typing import Any
 
+from parity.folders import not_whole
 from parity.judge.align import Measured
 from spec import codec
 
 
 def differences(a: Measured, b: Measured) -> list[str]:
-    """Why the two cannot be compared, each reason naming its field; empty where they can."""
+    """Why the two cannot be compared, each reason naming its field; empty where they can.
+
+    Raises:
+      RuleError: a side's manifest does not say what is asked here.
+    """
+    for side in (a, b):
+        if missing := [name for name in ("facts", "init_sha256", "probes") if name not in side.manifest]:
+            raise not_whole(side.folder / "manifest.json", f"no {', '.join(missing)}")
     problem = list(_problem(a, b))
     if problem:
         return problem
