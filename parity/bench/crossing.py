@@ -1,4 +1,4 @@
-"""Where the curves of two contenders cross: the batch at which they take equally long, with its interval.
+"""Where the curves of two contenders cross: the batches at which they take equally long, with intervals.
 
 Must not: join times that were not measured together; the caller gives pairs that were.
 """
@@ -19,12 +19,13 @@ Curve = Mapping[int, Pair]
 _SEED = 20240301
 
 
-def find(a: str, b: str, curve: Curve) -> Crossing:
-    """The first crossing of two curves, interpolated in the logarithms of batch and ratio.
+def find(a: str, b: str, curve: Curve) -> list[Crossing]:
+    """Every crossing of two curves, interpolated in the logarithms of batch and ratio; one without a batch
+    where there is none.
 
-    The interval is that of bootstrap draws: windows drawn anew within each pass, and the crossing looked for
-    in each draw. Draws in which the curves do not cross count as crossings beyond the sweep, on the side
-    where the two came nearer to each other.
+    The interval is that of bootstrap draws: windows drawn anew within each pass, and in each draw the nearest
+    crossing looked for that goes the same way. Draws without one count as crossings beyond the sweep, on the
+    side where the two came nearer to each other.
 
     Args:
       a: the name of the one contender; likewise b.
@@ -32,11 +33,7 @@ def find(a: str, b: str, curve: Curve) -> Crossing:
     """
     batches = sorted(curve)
     logs = np.log(np.asarray(batches, float))
-    medians = [
-        np.log(np.median(np.concatenate(curve[n][0])) / np.median(np.concatenate(curve[n][1])))
-        for n in batches
-    ]
-    ratios = np.asarray(medians)
+    ratios = np.asarray([_log_ratio(*map(np.concatenate, curve[batch])) for batch in batches])
     drawn = np.stack(
         [
             np.log(draw(curve[n][0], 50.0, _SEED + 2 * i) / draw(curve[n][1], 50.0, _SEED + 2 * i + 1))
@@ -44,25 +41,40 @@ def find(a: str, b: str, curve: Curve) -> Crossing:
         ],
         axis=1,
     )
-    at = _first(logs, ratios)
-    bounds = np.percentile([_first(logs, one) for one in drawn], [2.5, 97.5], method="nearest")
-    return Crossing(
-        a=a,
-        b=b,
-        batch=_batch(at),
-        ci95=[_batch(float(bound)) for bound in bounds] if _batch(at) is not None else [],
-        below=a if ratios[0] < 0 else b,
-        above=a if ratios[-1] < 0 else b,
-        batches=batches,
-    )
+    found = []
+    for at, rising in _changes(logs, ratios):
+        bounds = np.percentile(
+            [_nearest(logs, one, at, rising) for one in drawn], [2.5, 97.5], method="nearest"
+        )
+        below, above = (a, b) if rising else (b, a)
+        ci95 = [_batch(float(bound)) for bound in bounds]
+        one = Crossing(a=a, b=b, batch=math.exp(at), ci95=ci95, below=below, above=above, batches=batches)
+        found.append(one)
+    if not found:
+        faster = a if ratios[0] < 0 else b
+        found = [Crossing(a=a, b=b, batch=None, ci95=[], below=faster, above=faster, batches=batches)]
+    return found
 
 
-def _first(logs: np.ndarray, ratios: np.ndarray) -> float:
-    """Log batch of the first change of sign; minus or plus infinity where there is none."""
-    for i in range(len(logs) - 1):
-        here, there = ratios[i], ratios[i + 1]
-        if (here < 0) != (there < 0):
-            return float(logs[i] + (logs[i + 1] - logs[i]) * here / (here - there))
+def _log_ratio(one: np.ndarray, other: np.ndarray) -> float:
+    return math.log(np.median(one) / np.median(other))
+
+
+def _changes(logs: np.ndarray, ratios: np.ndarray) -> list[tuple[float, bool]]:
+    """Log batch of each change of sign, and whether a is the slower one after it."""
+    steps = zip(logs, logs[1:], ratios, ratios[1:], strict=False)
+    return [
+        (float(log + (log_after - log) * here / (here - there)), bool(here < 0))
+        for log, log_after, here, there in steps
+        if (here < 0) != (there < 0)
+    ]
+
+
+def _nearest(logs: np.ndarray, ratios: np.ndarray, at: float, rising: bool) -> float:
+    """Log batch of the change that goes the same way, nearest to `at`; minus or plus infinity for none."""
+    alike = [log for log, way in _changes(logs, ratios) if way == rising]
+    if alike:
+        return min(alike, key=lambda log: abs(log - at))
     return -math.inf if abs(ratios[0]) < abs(ratios[-1]) else math.inf
 
 

@@ -191,5 +191,5 @@ def _crossings(folder: Path, measured: Measured, contenders: list[Contender]) ->
                 own, other = ([one.step_ms for one in passes[who]] for who in (a, b))
                 curve[block.batch] = (own, other)
         if len(curve) > 1:
-            found.append(crossing.find(" ".join(a), " ".join(b), curve))
+            found += crossing.find(" ".join(a), " ".join(b), curve)
     return found

@@ -140,6 +140,7 @@ def _point(point: SweepPoint | None) -> str:
 
 
 def _crossings(sweep: Sweep) -> Iterator[str]:
+    told = set()
     for one in sweep.crossings:
         # One batch that is left out may hold a crossing.
         part = _batches(one) if set(one.batches) != set(sweep.batches) else ""
@@ -150,10 +151,12 @@ def _crossings(sweep: Sweep) -> Iterator[str]:
             continue
         beyond = "beyond these" if part else "beyond the sweep"
         low, high = ((beyond if bound is None else f"{bound:.3g}") for bound in one.ci95)
-        yield (
-            f"{one.below} is faster below batch {one.batch:.3g} (95 % {low} to {high}), {one.above} above it "
-            f"[{one.a} / {one.b}]{f', by {part}' if part else ''}"
-        )
+        at = f"batch {one.batch:.3g} (95 % {low} to {high})"
+        words = f"{one.below} is faster below {at}, {one.above} above it"
+        if (one.a, one.b) in told:
+            words = f"from {at} on it is {one.above} again"
+        told.add((one.a, one.b))
+        yield f"{words} [{one.a} / {one.b}]{f', by {part}' if part else ''}"
 
 
 def _batches(one: Crossing) -> str:

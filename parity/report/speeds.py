@@ -67,7 +67,7 @@ class Invocation(Struct, kw_only=True):
 
 
 class Crossing(Struct, kw_only=True):
-    """The batch at which two contenders of a sweep take equally long."""
+    """A batch at which two contenders of a sweep take equally long; curves can cross more than once."""
 
     a: str
     b: str
@@ -77,9 +77,9 @@ class Crossing(Struct, kw_only=True):
     ci95: list[float | None]
     """Bounds; null where draws of the windows show no crossing on that side of the sweep."""
     below: str
-    """The faster one at small batches."""
+    """The faster one at batches right below."""
     above: str
-    """The faster one at large batches."""
+    """The faster one at batches right above."""
     batches: list[int] = []
     """At which both were measured together: all that it says anything of."""
 

@@ -115,14 +115,38 @@ def curve(slope: float, at: float, spread: float, batches: list[int] = BATCHES) 
 
 
 def test_curves_cross_where_the_formula_says() -> None:
-    found = crossing.find("torch", "jax", curve(1.0, 11.0, 1e-9))
+    (found,) = crossing.find("torch", "jax", curve(1.0, 11.0, 1e-9))
     assert found.batch == pytest.approx(11.0, rel=1e-6)
     assert (found.below, found.above) == ("torch", "jax")
     assert found.ci95 == pytest.approx([11.0, 11.0], rel=1e-6)
 
 
+def test_curves_that_cross_twice_say_so_twice() -> None:
+    """a is faster between 3 and 40 alone; the straight lines between batches move a crossing a little."""
+    generator = np.random.default_rng(5)
+    twice: dict[int, Any] = {}
+    for batch in BATCHES:
+        ratio = np.exp(np.log(batch / 3) * np.log(batch / 40) / 4)
+        twice[batch] = [
+            [(value * np.exp(generator.normal(0, 1e-3, 10))).tolist() for _ in range(2)]
+            for value in (ratio, 1.0)
+        ]
+    first, second = crossing.find("a", "b", twice)
+    assert first.batch == pytest.approx(3, rel=0.15) and second.batch == pytest.approx(40, rel=0.15)
+    assert [(one.below, one.above) for one in (first, second)] == [("b", "a"), ("a", "b")]
+    for one in (first, second):
+        assert one.ci95[0] is not None and one.ci95[1] is not None
+        assert one.ci95[0] <= one.batch <= one.ci95[1] < 1.1 * one.ci95[0]
+    text = "\n".join(
+        bench_table.notes(
+            result_of(SimpleNamespace(crossings=[first, second], batches=BATCHES, points=[], fitted=[]))
+        )
+    )
+    assert "b is faster below batch" in text and "on it is b again [a / b]" in text
+
+
 def test_the_interval_of_a_crossing_holds_it_and_grows_with_the_spread() -> None:
-    narrow, wide = (crossing.find("a", "b", curve(1.0, 11.0, spread)) for spread in (0.02, 0.3))
+    narrow, wide = (crossing.find("a", "b", curve(1.0, 11.0, spread))[0] for spread in (0.02, 0.3))
     assert narrow.ci95[0] is not None and narrow.ci95[1] is not None
     assert narrow.ci95[0] < 11 < narrow.ci95[1]
     assert wide.ci95[0] is not None and wide.ci95[1] is not None
@@ -130,12 +154,12 @@ def test_the_interval_of_a_crossing_holds_it_and_grows_with_the_spread() -> None
 
 
 def test_curves_that_do_not_cross_have_no_crossing() -> None:
-    found = crossing.find("a", "b", curve(1.0, 1000.0, 0.01))
+    (found,) = crossing.find("a", "b", curve(1.0, 1000.0, 0.01))
     assert (found.batch, found.ci95, found.below, found.above) == (None, [], "a", "a")
 
 
 def test_a_crossing_near_the_end_may_lie_beyond_it() -> None:
-    found = crossing.find("a", "b", curve(0.2, 250.0, 0.2))
+    (found,) = crossing.find("a", "b", curve(0.2, 250.0, 0.2))
     assert found.batch is None or found.ci95[1] is None
 
 
@@ -212,7 +236,7 @@ def test_a_model_names_who_was_not_measured_where_others_were(tmp_path: Path, pl
 
 
 def test_a_crossing_of_a_part_says_of_which() -> None:
-    found = crossing.find("torch", "jax", curve(1.0, 3.0, 0.01, [1, 2, 4]))
+    (found,) = crossing.find("torch", "jax", curve(1.0, 3.0, 0.01, [1, 2, 4]))
     assert found.batches == [1, 2, 4]
     text = "\n".join(
         bench_table.notes(
