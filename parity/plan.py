@@ -7,7 +7,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from parity import probe
+from parity import given_data, probe
 from parity.cluster import Cluster
 from parity.devices import check_processes, count_gpus
 from parity.handoff import Stretch, parse_handoff
@@ -24,7 +24,7 @@ from spec.job import check_saving
 from spec.own_optimizer import OwnOptimizer
 from spec.pairs.materialise import Outline
 from spec.presets import Preset, preset, run_spec
-from spec.run import AUTO_MODES, BASELINES, SIDES, DataSpec, Execution, RunSpec, check_mode
+from spec.run import AUTO_MODES, BASELINES, SIDES, Execution, RunSpec, check_mode
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ def make_plan(options: Run | Train | Bench) -> Plan:
         global_batch=global_batch,
         micro_batches=options.micro_batches,
         precision=options.precision,
-        data=_data(options),
+        data=given_data.given(options),
         seed=options.seed,
         execution=Execution(
             device=device,
@@ -96,6 +96,8 @@ def make_plan(options: Run | Train | Bench) -> Plan:
         chosen=chosen,
     )
     if not pair:
+        # A benchmark repeats its first steps, however many a run would have.
+        given_data.check(spec.problem, (0,) if isinstance(options, Bench) else (0, spec.problem.steps - 1))
         for side, own in edits.items():
             refuse_idle(side, own, spec.problem)
     plan = Plan(
@@ -274,21 +276,3 @@ def _cluster(options: Train) -> Cluster:
             "give --rendezvous HOST:PORT, the same on every host",
         )
     return Cluster(nodes=nodes, node_rank=node_rank, rendezvous=rendezvous)
-
-
-def _data(options: Training) -> DataSpec | None:
-    """The data of `--data`, its path absolute, of the kind that lies there."""
-    if options.data is None:
-        return None
-    own = preset(options.preset, options.steps).problem.data
-    path = Path(options.data).expanduser().absolute()
-    shards = path.suffix == ".bin" or (path.is_dir() and any(path.glob("*.bin")))
-    batches = path.is_dir() and any(path.glob("step*.safetensors"))
-    if not (path.exists() or any(character in path.name for character in "*?[")):
-        raise RuleError(
-            "The data exist.",
-            f"--data {options.data}: no such file or folder",
-            "name a text, token shards (*.bin) or a folder of batches; the path is from where you are",
-        )
-    kind = "shards" if shards else "folder" if batches else "text"
-    return dataclasses.replace(own, kind=kind, path=str(path))

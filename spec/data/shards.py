@@ -99,7 +99,9 @@ def _shard_files(path: str) -> list[Path]:
         found = "matches no file" if glob.has_magic(path) else "no such file or folder"
     if not files:
         raise RuleError(
-            "Token shards are an existing file, folder or pattern.", f"{path}: {found}", f"or {_PREPARE}"
+            "Token shards are an existing file, folder or pattern.",
+            f"{path}: {found}",
+            f"name what is there, or {_PREPARE}",
         )
     return files
 

@@ -52,8 +52,9 @@ def open_text(path: str | None = None) -> Text:
         return Text(PYDOC_TOPICS, np.frombuffer(pydoc_topics(), np.uint8))
     file = Path(path)
     if not file.is_file():
-        found = "is a folder" if file.is_dir() else "no such file"
-        raise RuleError("A text is an existing file.", f"{path}: {found}", "name a text file")
+        found = "a folder" if file.is_dir() else "a device or a pipe" if file.exists() else "no such file"
+        # A device or a pipe gives its bytes once; rows are cut from anywhere, by every process.
+        raise RuleError("A text is a regular file.", f"{path}: {found}", "name a text file")
     if file.stat().st_size == 0:
         raise RuleError("A text is not empty.", f"{path}: 0 bytes", "name another text file")
     return Text(path, np.asarray(np.memmap(file, np.uint8, mode="r")))

@@ -9,9 +9,12 @@ from parity import devices, plan, probe, turns
 from parity.command_line import parse
 from parity.options import Bench, Run, Train
 from parity.plan import Plan, make_plan
+from spec.data.batches import open_source, write_batches
+from spec.data.prepare import prepare
 from spec.edits import Edit
 from spec.errors import RuleError
 from spec.job import Timing
+from spec.presets import preset
 
 
 def planned(words: str) -> Plan:
@@ -88,13 +91,24 @@ def test_one_process_for_all_devices_is_a_launch_of_its_own(tmp_path: Path) -> N
     ],
 )
 def test_data_are_known_by_their_path(tmp_path: Path, name: str, kind: str) -> None:
-    (tmp_path / "a.txt").write_text("text")
-    (tmp_path / "a.bin").write_bytes(b"")
-    for folder, file in (("shards", "b.bin"), ("batches", "step000000.safetensors")):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / file).write_bytes(b"")
+    (tmp_path / "a.txt").write_text("text " * 20)
+    for shard in ("a.bin", "shards/b.bin"):
+        prepare(str(tmp_path / "a.txt"), tmp_path / shard)
+    source = open_source(preset("tiny").problem)
+    write_batches(tmp_path / "batches", source, steps=50, global_batch=8)
     data = planned(f"run tiny --data {tmp_path / name}").spec.problem.data
     assert (data.kind, data.path, data.ragged) == (kind, str(tmp_path / name), True)
+
+
+def test_a_folder_of_batches_has_all_steps_and_rows_of_the_run(tmp_path: Path) -> None:
+    write_batches(tmp_path, open_source(preset("tiny").problem), steps=3, global_batch=8)
+    assert planned(f"run tiny --data {tmp_path} --steps 3").spec.problem.data.kind == "folder"
+    # A benchmark makes batches of its own steps, and repeats them.
+    assert planned(f"bench tiny --data {tmp_path}").spec.problem.data.kind == "folder"
+    with pytest.raises(RuleError, match="Every step has its batch"):
+        planned(f"run tiny --data {tmp_path} --steps 4")
+    with pytest.raises(RuleError, match="rows of the global batch"):
+        planned(f"run tiny --data {tmp_path} --steps 3 --global-batch 16")
 
 
 @pytest.mark.parametrize(

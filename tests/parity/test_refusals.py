@@ -5,9 +5,11 @@ import signal
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from parity import cli
+from spec.data.shards import write_shard
 from tests.parity.conftest import Parity, command, environ
 
 
@@ -69,6 +71,40 @@ def test_bad_input_is_refused_in_a_few_lines(
     stdout, stderr = capfd.readouterr()
     assert code == 2, stdout + stderr
     check_refusal(tmp_path, stdout, stderr, message)
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("empty.txt", "0 bytes"),
+        ("two.txt", "2 tokens, sequence length 64 + 1"),
+        ("wrong.bin", "not 20240520"),
+        ("wide.bin", "wide.bin, token"),
+        ("nothing", "neither *.bin nor stepNNNNNN.safetensors"),
+        ("nothing/*.bin", "matches no file"),
+        ("nothing/*", "matches no file"),
+        ("/dev/null", "a device or a pipe"),
+        ("x" * 300, "too long"),
+    ],
+)
+def test_bad_data_are_refused_before_a_folder_is_made(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    place: str,
+    message: str,
+) -> None:
+    (tmp_path / "nothing").mkdir()
+    (tmp_path / "empty.txt").touch()
+    (tmp_path / "two.txt").write_text("ab")
+    (tmp_path / "wrong.bin").write_bytes(bytes(2000))
+    write_shard(tmp_path / "wide.bin", [np.full(1000, 50000)])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    assert cli.main(["run", "tiny", "--data", place, "--steps", "2", "--no-time"]) == 2
+    stdout, stderr = capfd.readouterr()
+    check_refusal(tmp_path, stdout, stderr, message)
+    assert "mend:  or " not in stderr
 
 
 @pytest.mark.parametrize(

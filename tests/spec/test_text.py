@@ -39,7 +39,8 @@ def test_missing_and_empty_texts_are_refused(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "empty.txt").touch()
     for path, says in (
         (tmp_path / "x", "no such file"),
-        (tmp_path, "folder"),
+        (tmp_path, "a folder"),
+        (Path("/dev/null"), "a device or a pipe"),
         (tmp_path / "empty.txt", "0 bytes"),
     ):
         with pytest.raises(RuleError, match=says) as caught:

@@ -1,0 +1,78 @@
+"""What `--data` means, and whether rows can be made of it: known before a folder is made or a side started.
+
+Must not: read more than a side's first rows need.
+"""
+
+import contextlib
+import dataclasses
+import glob
+from collections.abc import Generator, Iterable
+from pathlib import Path
+
+from parity.options import Training
+from spec.data.batches import open_source
+from spec.errors import RuleError
+from spec.presets import preset
+from spec.run import DataSpec, Problem
+
+_MEND = "name a text, token shards (*.bin) or a folder of batches; the path is from where you are"
+
+
+def given(options: Training) -> DataSpec | None:
+    """The data of `--data`, its path absolute, of the kind that lies there; None where none were named.
+
+    Raises:
+      RuleError: nothing lies there, or nothing that is trained on.
+    """
+    if options.data is None:
+        return None
+    own = preset(options.preset, options.steps).problem.data
+    with _readable(options.data):
+        path = Path(options.data).expanduser().absolute()
+        kind = _kind(path, options.data)
+    return dataclasses.replace(own, kind=kind, path=str(path))
+
+
+def _kind(path: Path, typed: str) -> str:
+    if path.is_dir():
+        if any(path.glob("*.bin")):
+            return "shards"
+        if any(path.glob("step*.safetensors")):
+            return "folder"
+        raise RuleError(
+            "A folder of data holds token shards or batches.",
+            f"--data {typed}: neither *.bin nor stepNNNNNN.safetensors in this folder",
+            "name another, or make a shard in it: parity data prepare TEXT --out SHARD.bin",
+        )
+    if path.exists():
+        return "shards" if path.suffix == ".bin" else "text"
+    if glob.has_magic(typed):
+        return "shards"
+    raise RuleError("The data exist.", f"--data {typed}: no such file or folder", _MEND)
+
+
+def check(problem: Problem, steps: Iterable[int]) -> None:
+    """Opens the data of a problem as a side does, and makes the last row of each of some steps.
+
+    Raises:
+      RuleError: the data are damaged, too short, of another vocabulary, or without such a step or row.
+    """
+    last = problem.global_batch - 1
+    with _readable(problem.data.path or problem.data.kind):
+        source = open_source(problem)
+        for step in steps:
+            source.rows(step, last, last + 1)
+
+
+@contextlib.contextmanager
+def _readable(what: str) -> Generator[None]:
+    """Makes what the system says of a path a broken rule.
+
+    Raises:
+      RuleError: the system refuses the path.
+    """
+    try:
+        yield
+    except OSError as error:
+        found = error.strerror or str(error)
+        raise RuleError("The data can be read.", f"--data {what[:200]}: {found}", _MEND) from None
