@@ -36,7 +36,8 @@ def load_side(files: PairFiles, problem: Problem) -> Side:
     defaults = _Defaults(getattr(torch, files.computes)) if other else contextlib.nullcontext()
 
     def build() -> nn.Module:
-        torch.manual_seed(problem.seed_weights)
+        # Weights and rows are drawn from a seed of any size; torch's generator takes 64 bits of it.
+        torch.manual_seed(problem.seed_weights % 2**64)
         with user_code.told(path, "build() returns a model."):
             model = module.build()
         _check(model, path)
