@@ -13,7 +13,7 @@ from parity.devices import check_processes, count_gpus
 from parity.handoff import Stretch, parse_handoff
 from parity.options import Bench, Run, Train, Training
 from parity.pairs import read
-from parity.pairs.problem import from_pair, pair_files, refuse_lost_edits
+from parity.pairs.problem import from_pair, pair_files, refuse_lost_edits, refuse_lost_state
 from parity.resume import Start, find_start
 from spec import edits as catalogue
 from spec.edits import Edit
@@ -149,6 +149,8 @@ def _with_training(plan: Plan, options: Run | Train) -> Plan:
     """The plan with what only runs that train can ask for."""
     check_saving(options.save_every, options.keep)
     problem, handoff = plan.spec.problem, options.handoff if isinstance(options, Run) else None
+    saving = {"--save-every": options.save_every, "--handoff": handoff, "--resume": options.resume}
+    refuse_lost_state(problem, {name: value for name, value in saving.items() if value is not None})
     if handoff is not None and options.resume is not None:
         raise RuleError(
             "A hand-off is judged against whole runs.",

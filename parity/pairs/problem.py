@@ -3,6 +3,7 @@
 Must not: start a process.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from parity.options import Training
@@ -76,3 +77,22 @@ def refuse_lost_edits(outline: Outline, edits: dict[str, tuple[Edit, ...]]) -> N
                     f"--edit {side}:{edit.name}, on a pair's own optimizer",
                     f"change it in the {side} side's file",
                 )
+
+
+def refuse_lost_state(problem: Problem, asked: Mapping[str, object]) -> None:
+    """Refuses to write or read a checkpoint where the optimizer is the user's own, and so is its state.
+
+    Args:
+      asked: the options that ask for one, as typed.
+
+    Raises:
+      RuleError: there is one.
+    """
+    if not isinstance(problem.optimizer, OwnOptimizer):
+        return
+    for name, value in asked.items():
+        raise RuleError(
+            "A checkpoint holds the state of the built-in AdamW.",
+            f"{name} {value}, on a pair's own optimizer",
+            f"leave {name} out, or take AdamW in pair.py",
+        )

@@ -54,11 +54,16 @@ def logged_lr(module: ModuleType) -> Callable[[int], float] | None:
     function = getattr(module, "logged_lr", None)
     if function is None:
         return None
-    path = str(module.__file__)
+    path, rule = str(module.__file__), "logged_lr(step) gives a learning rate."
 
     def logged(step: int) -> float:
-        with told(path, "logged_lr(step) gives a learning rate."):
-            return float(function(step))
+        with told(path, rule):
+            made = function(step)
+            try:
+                return float(made)
+            except (TypeError, ValueError):
+                numbers = f"{path}: logged_lr({step}) returned {type(made).__name__} {str(made)[:60]!r}"
+                raise RuleError(rule, numbers, "return a number, such as a float") from None
 
     return logged
 

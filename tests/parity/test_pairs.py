@@ -57,6 +57,12 @@ def test_tensors_without_a_counterpart_are_not_comparable(parity: Parity, mine: 
         ("pair.py", "# Tensors", 'map=[("hiden.weight", "hidden.kernel")],  #', "did you mean hidden.weight"),
         ("torch_side.py", "import torch", "import torhc", "torch_side.py:3: ModuleNotFoundError: No module"),
         ("torch_side.py", 'reduction="sum"), len(labels_B)', 'reduction="mean")', "loss returned Tensor"),
+        (
+            "torch_side.py",
+            "def loss",
+            "def logged_lr(step):\n    return 'low'\n\n\ndef loss",
+            "logged_lr(0) returned str",
+        ),
     ],
 )
 def test_a_mistake_is_one_error_that_names_file_and_line(
@@ -83,6 +89,16 @@ def test_what_a_pair_cannot_be_asked_is_refused_before_anything_starts(
     parity: Parity, mine: Path, tmp_path: Path, words: str, message: str
 ) -> None:
     assert message in parity(words, code=2).stderr
+    assert not list(tmp_path.glob("runs/0*"))
+
+
+@pytest.mark.parametrize("words", ["--save-every 2", "--handoff 2", "--resume last"])
+def test_what_nobody_can_save_is_refused_before_anything_starts(
+    parity: Parity, mine: Path, tmp_path: Path, words: str
+) -> None:
+    bring_optimizers(mine, "torch.optim.Adam(named, lr=1e-4)", "optax.adam(1e-4)")
+    stderr = parity(f"run mine --no-time --steps 4 {words}", code=2).stderr
+    assert f"found: {words}, on a pair's own optimizer" in stderr
     assert not list(tmp_path.glob("runs/0*"))
 
 
