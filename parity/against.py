@@ -84,9 +84,13 @@ def _saved(
     any_batch = isinstance(options, Bench) and options.sweep is not None
     if options.against == "last":
         for folder in folders.newest_first(out):
-            if folder == own or not (folder / "run.json").exists():
+            if folder == own or not (folder / folders.RUN).exists():
                 continue
-            timed = _like(folder, plan, is_bench, any_batch)
+            try:
+                timed = _like(folder, plan, is_bench, any_batch)
+            except RuleError as error:
+                folders.pass_over(folder, error)
+                continue
             if modes <= _contenders(timed):
                 return folder, timed
         raise RuleError(

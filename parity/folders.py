@@ -7,17 +7,25 @@ import fcntl
 import json
 import os
 import re
+import sys
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from spec.checkout import code_version
-from spec.errors import RuleError
+from spec.errors import RuleError, few
 
 _NUMBERED = re.compile(r"(\d{4,})_")
 _PASS = re.compile(r"(\d+)_")
+_ANOTHER = "name another run by its folder, its number or last, or make it again"
+
+RUN = "run.json"
+RESULT = "result.json"
+"""What a run leaves that came to its end."""
+PASSES = "passes/*"
+"""What a run leaves in which a side was started on the problem itself; one that was killed too."""
 
 
 def create(out: Path, name: str) -> Path:
@@ -32,7 +40,7 @@ def create(out: Path, name: str) -> Path:
     try:
         out.mkdir(parents=True, exist_ok=True)
         with _locked(out):
-            number = max(_numbers(out), default=0) + 1
+            number = max(_numbered(out), default=0) + 1
             folder = out / f"{number:04d}_{label}"
             folder.mkdir()
     except OSError as error:
@@ -55,8 +63,12 @@ def last_number(names: Iterable[str]) -> int:
     return max((int(match.group(1)) for name in names if (match := _PASS.match(name))), default=0)
 
 
-def find(text: str, out: Path) -> Path:
+def find(text: str, out: Path, holds: str = RESULT) -> Path:
     """The run folder that a path, a number or `last` means.
+
+    Args:
+      holds: a pattern of what the last run has in its folder. One that ended before it had any is passed
+        over, and so is one that cannot be read.
 
     Raises:
       RuleError: there is none.
@@ -64,9 +76,9 @@ def find(text: str, out: Path) -> Path:
     path = Path(text)
     if path.is_dir():
         return path.absolute()
-    runs = {int(match.group(1)): path for path in _run_folders(out) if (match := _NUMBERED.match(path.name))}
+    runs = _numbered(out)
     if text == "last" and runs:
-        return runs[max(runs)]
+        return _last(out, holds)
     if text.isdigit() and int(text) in runs:
         return runs[int(text)]
     known = ", ".join(f"{number:04d}" for number in sorted(runs)[-5:]) or "none"
@@ -77,20 +89,45 @@ def find(text: str, out: Path) -> Path:
     )
 
 
-def newest_first(out: Path) -> list[Path]:
-    """The numbered run folders, the highest number first."""
-    numbered = [
-        (int(match.group(1)), path) for path in _run_folders(out) if (match := _NUMBERED.match(path.name))
-    ]
-    return [path for _, path in sorted(numbered, reverse=True)]
+def _last(out: Path, holds: str) -> Path:
+    passed: list[str] = []
+    for folder in newest_first(out):
+        if any(folder.glob(holds)):
+            if passed:
+                print(f"last is {folder.name}: no {holds} in {few(passed, between=', ')}", file=sys.stderr)
+            return folder
+        passed.append(folder.name)
+    raise RuleError(
+        "last is the newest run that came so far.",
+        f"no {holds} in any run of {out}",
+        "make a run, or name one in another folder",
+    )
+
+
+def newest_first(out: Path) -> Iterator[Path]:
+    """The numbered run folders, the highest number first; one whose `run.json` is damaged is named and passed
+    over, so that it does not hide the runs before it."""
+    for _, folder in sorted(_numbered(out).items(), reverse=True):
+        try:
+            if (folder / RUN).exists():
+                read_run(folder)
+        except RuleError as error:
+            pass_over(folder, error)
+        else:
+            yield folder
+
+
+def pass_over(folder: Path, error: RuleError) -> None:
+    """Says on standard error that a run is not taken for the last one, and why."""
+    print(f"passed over {folder.name}: {error.numbers}", file=sys.stderr)
+
+
+def _numbered(out: Path) -> dict[int, Path]:
+    return {int(match.group(1)): path for path in _run_folders(out) if (match := _NUMBERED.match(path.name))}
 
 
 def _run_folders(out: Path) -> list[Path]:
     return sorted(path.absolute() for path in out.glob("*_*") if path.is_dir())
-
-
-def _numbers(out: Path) -> list[int]:
-    return [int(match.group(1)) for path in _run_folders(out) if (match := _NUMBERED.match(path.name))]
 
 
 @contextmanager
@@ -110,7 +147,7 @@ def read_run(folder: Path) -> dict[str, Any]:
     Raises:
       RuleError: as `read_json`.
     """
-    return read_json(folder / "run.json", "spec", "backends", "edits", "environment")
+    return read_json(folder / RUN, "spec", "backends", "edits", "environment")
 
 
 def read_json(path: Path, *fields: str) -> Any:
@@ -123,9 +160,7 @@ def read_json(path: Path, *fields: str) -> Any:
       RuleError: it is missing or damaged, or has no such fields.
     """
     try:
-        content = json.loads(path.read_text())
-    except OSError as error:
-        raise not_whole(path, str(error.strerror).lower()) from None
+        content = json.loads(read_bytes(path))
     except ValueError as error:
         raise not_whole(path, str(error)) from None
     if missing := [name for name in fields if not isinstance(content, dict) or name not in content]:
@@ -135,8 +170,20 @@ def read_json(path: Path, *fields: str) -> Any:
 
 def not_whole(path: Path, found: str) -> RuleError:
     """A file of a run folder that cannot be used, and why."""
-    return RuleError(
-        "A run folder's JSON files are whole.",
-        f"{path}: {found}",
-        "name the folder of a run that this version made, or make the run again",
-    )
+    return RuleError("A run folder's JSON files are whole.", f"{path}: {found}", _ANOTHER)
+
+
+def read_bytes(path: Path) -> bytes:
+    """The bytes of a file of a run folder.
+
+    Raises:
+      RuleError: it is missing or cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        raise RuleError(
+            f"The folder of a run that ended holds {path.name}.", f"{path.parent}: no {path.name}", _ANOTHER
+        ) from None
+    except OSError as error:
+        raise RuleError("A run folder's files can be read.", f"{path}: {error.strerror}", _ANOTHER) from None

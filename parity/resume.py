@@ -52,7 +52,7 @@ def find_start(where: str | None, out: Path, backends: tuple[str, ...], problem:
 
 def _chosen(where: str, out: Path, backends: tuple[str, ...]) -> dict[str, Path]:
     """The checkpoint of each side."""
-    folder = folders.find(where, out)
+    folder = folders.find(where, out, folders.PASSES)
     if not (folder / "passes").is_dir():
         # One checkpoint, or a run made by hand: nothing in it belongs to one of two sides.
         return dict.fromkeys(backends, find_checkpoint(folder))

@@ -37,8 +37,9 @@ def bench(options: Bench, argv: Sequence[str]) -> ExitCode:
     chosen, notes = contenders(plan, options)
     timing, axis = _timing(plan, options), sweep.parse(options.sweep, plan)
     deliver.check_target(options.json)
-    saved = None if plan.pair else against.find(options, plan, _into(options))
-    folder, plan = _folder(options, argv, plan, axis, progress)
+    into = _into(options)
+    saved = None if plan.pair else against.find(options, plan, into)
+    folder, plan = _folder(options, argv, plan, axis, into, progress)
     # The size of a pair's models is known from here on.
     saved = against.find(options, plan, folder) if plan.pair else saved
     for note in notes:
@@ -76,7 +77,12 @@ def _timing(plan: Plan, options: Bench) -> Timing:
 
 
 def _folder(
-    options: Bench, argv: Sequence[str], plan: Plan, axis: Axis | None, progress: Progress
+    options: Bench,
+    argv: Sequence[str],
+    plan: Plan,
+    axis: Axis | None,
+    into: Path | None,
+    progress: Progress,
 ) -> tuple[Path, Plan]:
     """The run folder to measure into, and the plan with what a pair was found to be.
 
@@ -84,20 +90,18 @@ def _folder(
       RuleError: an earlier run cannot take these measurements, or a pair cannot be used.
     """
     declared = axis.declared() if axis else None
-    if options.into is not None:
+    if into is not None:
         if plan.pair is not None:
             raise RuleError(
                 "A pair's models are described once for every run.",
                 f"--into {options.into} with a pair",
                 "leave --into out",
             )
-        folder = _into(options)
-        assert folder is not None
-        blocks.check_goes_on(folder, plan, declared, describe_environment())
-        if (saved := folder / "result.json").exists():
+        blocks.check_goes_on(into, plan, declared, describe_environment())
+        if (saved := into / "result.json").exists():
             # What cannot be read is said before hours are measured into it.
             deliver.read(saved)
-        return folder, plan
+        return into, plan
     folder, settled = begin(plan, options, argv, progress, {"sweep": declared})
     if settled.refusals:
         raise RuleError(
@@ -110,7 +114,7 @@ def _folder(
 
 def _into(options: Bench) -> Path | None:
     """The folder of an earlier benchmark that is measured into; None for a new one."""
-    return None if options.into is None else folders.find(options.into, Path(options.out))
+    return None if options.into is None else folders.find(options.into, Path(options.out), folders.PASSES)
 
 
 def _measure(

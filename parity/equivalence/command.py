@@ -88,7 +88,7 @@ def _earlier(options: Options, stated: Statement, device: str) -> Path | None:
     """The run folder of the test that is gone on with."""
     if options.resume is None:
         return None
-    folder = folders.find(options.resume, Path(options.out))
+    folder = folders.find(options.resume, Path(options.out), folders.PASSES)
     statement.refuse_another(statement.read_statement(folder), stated, folder)
     before = folders.read_run(folder)["environment"]
     statement.refuse_other_machine(before, describe_environment(), device, folder)

@@ -89,7 +89,7 @@ def read_statement(folder: Path) -> Statement:
     Raises:
       RuleError: it is no folder of an equivalence test.
     """
-    content = folders.read_json(folder / "run.json")
+    content = folders.read_run(folder)
     if _KEY not in content:
         raise RuleError(
             "An equivalence test goes on with one that was stopped.",

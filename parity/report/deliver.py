@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from parity import folders
 from parity.report import causes, console, page
 from parity.report.result import LaunchRecord, Result, to_json, write
 from spec import record
@@ -92,8 +93,8 @@ def read(path: Path) -> Result:
       RuleError: it is missing, damaged, or of another version.
     """
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Result)
-    except (OSError, msgspec.DecodeError) as error:
+        return msgspec.json.decode(folders.read_bytes(path), type=Result)
+    except msgspec.DecodeError as error:
         raise RuleError("A saved result is whole.", f"{path}: {error}", "make the run again") from None
 
 

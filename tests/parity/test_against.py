@@ -131,6 +131,18 @@ def test_last_is_the_newest_run_of_the_same_problem_and_modes(tmp_path: Path, he
     assert {key[:2] for key in found.timed} == {EAGER, JIT}
 
 
+@pytest.mark.parametrize("file", ["run.json", "passes/*/job.json"])
+def test_a_damaged_run_does_not_block_the_last(
+    tmp_path: Path, here: None, capsys: pytest.CaptureFixture[str], file: str
+) -> None:
+    saved_run(tmp_path, 1, 1.0)
+    damaged = saved_run(tmp_path, 2, 1.0)
+    min(damaged.glob(file)).write_text("{")
+    found = against.find(*asked(tmp_path, against="last"))
+    assert found is not None and found.folder.name.startswith("0001")
+    assert f"passed over {damaged.name}: " in capsys.readouterr().err
+
+
 def test_a_run_of_another_problem_is_refused(tmp_path: Path, here: None) -> None:
     folder = run_folder(tmp_path / "0001_toy-mlp_c0ffee_20260101T000000Z")
     time_pass(folder / "passes" / "001_torch_time", EAGER, QUIET, with_steps(spec_of(), 99))

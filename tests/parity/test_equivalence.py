@@ -162,14 +162,15 @@ def test_sides_that_were_not_given_the_same_are_not_tested(tmp_path: Path) -> No
 
 
 def test_another_test_is_refused_with_both_values(tmp_path: Path) -> None:
-    record.write_json(tmp_path / "run.json", stated().told())
+    run = {"spec": {}, "environment": {}}
+    record.write_json(tmp_path / "run.json", run | stated().told())
     before = statement.read_statement(tmp_path)
     statement.refuse_another(before, stated(), tmp_path)
     with pytest.raises(RuleError, match=r"margin: 0.01 in .*, now 0.02"):
         statement.refuse_another(before, stated(margin=0.02), tmp_path)
     with pytest.raises(RuleError, match=r"problem.seed_data: 1 in .*, now 9"):
         statement.refuse_another(before, stated(problem=replace(small_spec().problem, seed_data=9)), tmp_path)
-    record.write_json(tmp_path / "run.json", {})
+    record.write_json(tmp_path / "run.json", run)
     with pytest.raises(RuleError, match="is none"):
         statement.read_statement(tmp_path)
 

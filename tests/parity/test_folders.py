@@ -33,7 +33,41 @@ def test_a_run_is_found_by_path_number_and_last(tmp_path: Path) -> None:
     first, second = (folders.create(tmp_path, "tiny") for _ in range(2))
     assert folders.find(str(first), tmp_path) == first
     assert folders.find("0001", tmp_path) == folders.find("1", tmp_path) == first
+    (second / folders.RESULT).write_text("{}")
     assert folders.find("last", tmp_path) == second
+
+
+def test_a_run_that_did_not_come_so_far_is_not_the_last(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended, killed, refused = (folders.create(tmp_path, "tiny") for _ in range(3))
+    for run in (ended, killed):
+        (run / "passes" / "001_torch_run").mkdir(parents=True)
+    with pytest.raises(RuleError, match=r"no result\.json in any run"):
+        folders.find("last", tmp_path)
+    (ended / folders.RESULT).write_text("{}")
+    assert folders.find("last", tmp_path) == ended
+    assert (
+        capsys.readouterr().err == f"last is {ended.name}: no result.json in {refused.name}, {killed.name}\n"
+    )
+    assert folders.find("last", tmp_path, folders.PASSES) == killed
+    # Whoever names a run means that one.
+    assert folders.find("3", tmp_path) == refused
+
+
+@pytest.mark.parametrize("damaged", ["{", "[]", "{}", "\x00"])
+def test_a_damaged_run_does_not_hide_the_runs_before_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], damaged: str
+) -> None:
+    good, bad = (folders.create(tmp_path, "tiny") for _ in range(2))
+    for run in (good, bad):
+        (run / folders.RESULT).write_text("{}")
+        (run / folders.RUN).write_text('{"spec": {}, "environment": {}}')
+    (bad / folders.RUN).write_text(damaged)
+    assert folders.find("last", tmp_path) == good
+    assert capsys.readouterr().err.startswith(f"passed over {bad.name}: {bad / folders.RUN}: ")
+    with pytest.raises(RuleError, match="name another run"):
+        folders.read_run(folders.find("2", tmp_path))
 
 
 @pytest.mark.parametrize("text", ["0007", "last", "nonsense"])

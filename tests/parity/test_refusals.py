@@ -55,6 +55,9 @@ from tests.parity.conftest import Parity, command, environ
         ("train tiny --backend jax --nodes 0", "--nodes 1 or more"),
         ("explain last", "newest in"),
         ("power 3", "newest in"),
+        ("power .", ": no run.json\n"),
+        ("explain .", ": no run.json\n"),
+        ("report .", ": no result.json\n"),
     ],
 )
 def test_bad_input_is_refused_in_a_few_lines(

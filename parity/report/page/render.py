@@ -13,6 +13,7 @@ import jinja2
 import msgspec
 from markupsafe import Markup
 
+from parity import folders
 from parity.report.page import (
     capture,
     causes,
@@ -54,9 +55,8 @@ def write(folder: Path) -> Path:
     """
     path = folder / "result.json"
     try:
-        raw = path.read_bytes()
-        result = msgspec.json.decode(raw, type=Result)
-    except (OSError, msgspec.MsgspecError) as error:
+        result = msgspec.json.decode(folders.read_bytes(path), type=Result)
+    except msgspec.MsgspecError as error:
         raise RuleError(
             "A report is drawn from the result of a run.",
             f"{path}: {error}",
