@@ -10,12 +10,14 @@ framework. Must not: print.
 
 import os
 from collections.abc import Iterable
+from typing import Any, get_args, get_origin, get_type_hints
 
 from parity.options import Run
 from parity.progress import Progress
 from parity.report import console, deliver
 from parity.report.result import Result
 from parity.training import train
+from spec.errors import RuleError
 
 
 def run(
@@ -53,7 +55,7 @@ def run(
       RuleError: the arguments or the pair must be mended; the message says how.
     """
     options = Run(
-        preset=os.fspath(target),
+        preset=_path(target),
         steps=steps,
         precision=precision,
         devices=devices,
@@ -61,17 +63,57 @@ def run(
         micro_batches=micro_batches,
         mode=mode,
         device=device,
-        data=data,
+        data=_path(data),
         seed=seed,
         backend=backend,
-        edit=tuple(edit),
+        edit=_many(edit),
         time=time,
-        out=os.fspath(out),
+        out=_path(out),
         timeout_s=timeout_s,
     )
+    _check_types(options)
     result, folder = train(options, ["library", options.preset], Progress(quiet=quiet))
     deliver.keep(result, folder)
     return result
+
+
+def _path(value: Any) -> Any:
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def _many(values: Any) -> Any:
+    """As a tuple; a string, which would fall apart into letters, and what is none of many, as they are."""
+    return tuple(values) if isinstance(values, Iterable) and not isinstance(values, str) else values
+
+
+def _check_types(options: Run) -> None:
+    """What the parser of the command line does for whoever types.
+
+    Raises:
+      RuleError: an argument has another type than its option.
+    """
+    for name, hint in get_type_hints(Run).items():
+        value, kinds = getattr(options, name), get_args(hint) or (hint,)
+        if get_origin(hint) is tuple:
+            fits = isinstance(value, tuple) and all(isinstance(item, str) for item in value)
+            words = "an iterable of strings"
+        else:
+            fits = any(_is(value, kind) for kind in kinds)
+            words = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
+        if not fits:
+            argument = "target" if name == "preset" else name
+            raise RuleError(
+                "An argument of parity.run has the type of its option.",
+                f"{argument} = {str(value)[:60]!r} ({type(value).__name__})",
+                f"give {words}",
+            )
+
+
+def _is(value: object, kind: type) -> bool:
+    """Whether a value is of a kind; a whole number is a float too, and True is no number."""
+    if isinstance(value, bool):
+        return kind is bool
+    return isinstance(value, (int, float) if kind is float else kind)
 
 
 def assert_same(
