@@ -6,6 +6,7 @@ the referee is interrupted. Must not: judge what was written.
 
 import contextlib
 import json
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,6 +39,20 @@ def raise_told(error: Mapping[str, Any]) -> NoReturn:
     """
     kind = RuleError if error["code"] == ExitCode.USAGE else SideFailed
     raise kind(error["rule"], error["numbers"], error["mend"])
+
+
+def check_timeout(timeout_s: float) -> None:
+    """Refuses seconds after which nothing, or everything, would be ended.
+
+    Raises:
+      RuleError: they are not positive, or no number.
+    """
+    if not 0 < timeout_s < math.inf:
+        raise RuleError(
+            "A time-out is a positive, finite number of seconds.",
+            f"--timeout-s {timeout_s:g}",
+            "name seconds, such as 600; 1e9 waits for ever",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

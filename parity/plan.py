@@ -11,6 +11,7 @@ from parity import given_data, probe
 from parity.cluster import Cluster
 from parity.devices import check_processes, count_gpus
 from parity.handoff import Stretch, parse_handoff
+from parity.launch import check_timeout
 from parity.options import Bench, Run, Train, Training
 from parity.pairs import read
 from parity.pairs.problem import from_pair, pair_files, refuse_lost_edits, refuse_lost_state
@@ -117,12 +118,6 @@ def _check_alone(options: Run | Train | Bench, backends: tuple[str, ...]) -> Non
     if isinstance(options, Train) and len(backends) != 1:
         raise RuleError("train runs one side.", f"--backend {options.backend}", "take parity run for both")
     check_timeout(options.timeout_s)
-
-
-def check_timeout(seconds: float) -> None:
-    """Refuses what is no time to wait for."""
-    if not 0 < seconds < float("inf"):
-        raise RuleError("A time-out is positive.", f"--timeout-s {seconds:g}", "name seconds, such as 600")
 
 
 def _modes(

@@ -17,9 +17,8 @@ from parity.commands import side_commands
 from parity.explain.settings import Told
 from parity.judge.align import Measured
 from parity.judge.verdict import judge
-from parity.launch import SideFailed, launch
+from parity.launch import SideFailed, check_timeout, launch
 from parity.options import Power as Options
-from parity.plan import check_timeout
 from parity.progress import Progress
 from parity.report import causes, deliver
 from parity.report.result import Numerics, Verdict
@@ -50,8 +49,8 @@ def power(options: Options) -> ExitCode:
       RuleError: there is no such run, or the run itself found a difference.
     """
     began, progress = time.monotonic(), Progress()
-    deliver.check_target(options.json)
     check_timeout(options.timeout_s)
+    deliver.check_target(options.json)
     told = Told.read(folders.find(options.run, Path(options.out)))
     if told.own_optimizers:
         raise RuleError(

@@ -173,7 +173,9 @@ def check_saving(save_every: int | None, keep: int | None) -> None:
     """
     for name, number in (("save-every", save_every), ("keep", keep)):
         if number is not None and number < 1:
-            raise RuleError(f"--{name} is at least 1.", f"--{name} {number}")
+            raise RuleError(
+                f"--{name} is at least 1.", f"--{name} {number}", f"take 1 or more, or no --{name}"
+            )
     if keep is not None and save_every is None:
         raise RuleError("What is kept was saved.", f"--keep {keep} without --save-every", "add --save-every")
 

@@ -164,7 +164,7 @@ class Execution:
         if self.device not in ("cpu", "cuda"):
             raise RuleError("The device is cpu or cuda.", repr(self.device))
         if not self.stall_s > 0:
-            raise RuleError("A time-out is positive.", f"stall_s = {self.stall_s:g}")
+            raise RuleError("A time-out is positive.", f"stall_s = {self.stall_s:g}", "take seconds above 0")
         if self.world_size < 1:
             raise RuleError("A run has at least one device.", f"devices = {self.world_size}")
         check_mode("torch", self.torch_mode, self.device, self.world_size)

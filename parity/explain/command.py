@@ -12,10 +12,9 @@ from parity.explain.residuals import Left
 from parity.explain.search import Found, Search, Step, Tried
 from parity.explain.settings import Setting, Told, as_it_was, held_out
 from parity.explain.worker import Worker
-from parity.launch import SideFailed
+from parity.launch import SideFailed, check_timeout
 from parity.measuring import MEASURED_PARAMETERS
 from parity.options import Explain
-from parity.plan import check_timeout
 from parity.progress import Progress
 from parity.report import causes, deliver
 from parity.report.result import write
@@ -33,8 +32,8 @@ def explain(options: Explain) -> ExitCode:
       RuleError: there is no such run, it has one side, or its model is too large.
     """
     began, progress = time.monotonic(), Progress()
-    deliver.check_target(options.json)
     check_timeout(options.timeout_s)
+    deliver.check_target(options.json)
     told = Told.read(folders.find(options.run, Path(options.out)))
     size = told.spec.problem.num_params
     if size > MEASURED_PARAMETERS:

@@ -139,6 +139,8 @@ def test_a_folder_of_batches_has_all_steps_and_rows_of_the_run(tmp_path: Path) -
         ("run toy-mlp --data /etc/hostname", "mlp workload"),
         ("run tiny --seed -1", "not negative"),
         ("run tiny --timeout-s 0", "positive"),
+        ("run tiny --timeout-s nan", "--timeout-s nan"),
+        ("run tiny --timeout-s inf", "--timeout-s inf"),
         ("train tiny --backend torch,jax", "one side"),
         ("train tiny --backend torch --nodes 2", "--rendezvous HOST:PORT"),
         ("train tiny --backend torch --nodes 2 --node-rank 2 --rendezvous h:1", "0 to nodes - 1"),
