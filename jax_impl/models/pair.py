@@ -122,7 +122,7 @@ def _sum_and_count(made: Any, path: str) -> tuple[jax.Array, jax.Array]:
     if not isinstance(made, tuple) or len(made) != 2:
         raise RuleError(
             "loss(model, batch) returns (sum of the losses, how many they are).",
-            f"{path}: loss returned {type(made).__name__}",
+            f"{path}: loss returned {_returned(made)}",
             "return total, count; leave the mean to the step, which divides once for the global batch",
         )
     total, count = made
@@ -136,6 +136,12 @@ def _sum_and_count(made: Any, path: str) -> tuple[jax.Array, jax.Array]:
     if count.size != 1:
         raise RuleError("The count of the losses is one number.", f"{path}: loss returned {_words(count)}")
     return total.reshape(()), count.reshape(())
+
+
+def _returned(made: Any) -> str:
+    if isinstance(made, tuple):
+        return f"a tuple of {len(made)}"
+    return f"a single array, {_words(made)}" if isinstance(made, jax.Array) else type(made).__name__
 
 
 def _words(value: Any) -> str:

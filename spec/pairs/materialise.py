@@ -22,6 +22,11 @@ from spec.weights import save_tensors
 LEAST_STEPS = 4
 """Batches that are written at least: a `time` job repeats so many."""
 
+_NUMBERS = "A batch's arrays hold numbers or booleans, rows first."
+_RECTANGULAR = (
+    "give every row as many numbers, padded where they differ, such as np.asarray(rows, np.float32)"
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Outline:
@@ -102,9 +107,10 @@ def one_batch(module: ModuleType, path: Path, step: int) -> Batch:
     with user_code.told(path, f"batches({step}) returns a batch."):
         made = batches(step)
     if not isinstance(made, dict) or not made:
+        words = "an empty dictionary" if isinstance(made, dict) else type(made).__name__
         raise RuleError(
             "A batch is a dictionary of NumPy arrays by name.",
-            f"{path}: batches({step}) is {type(made).__name__}",
+            f"{path}: batches({step}) is {words}",
             'return {"x": x, "y": y}',
         )
     batch = {str(name): _array(value, f"{path}: {name} of batches({step})") for name, value in made.items()}
@@ -120,13 +126,18 @@ def one_batch(module: ModuleType, path: Path, step: int) -> Batch:
 
 def _array(value: object, where: str) -> np.ndarray:
     if not isinstance(value, np.ndarray | np.generic | int | float | list):
-        raise RuleError("A batch holds NumPy arrays.", f"{where} is {type(value).__name__}")
-    array = np.asarray(value)
-    if array.ndim == 0 or array.dtype.kind not in "fiub":
         raise RuleError(
-            "A batch's arrays hold numbers or booleans, rows first.",
-            f"{where} is {array.dtype} {array.shape}",
+            "A batch holds NumPy arrays.",
+            f"{where} is {type(value).__name__}",
+            "make it one: np.asarray(...)",
         )
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        # A list of rows of different lengths.
+        raise RuleError(_NUMBERS, f"{where}: {error}", _RECTANGULAR) from None
+    if array.ndim == 0 or array.dtype.kind not in "fiub":
+        raise RuleError(_NUMBERS, f"{where} is {array.dtype} {array.shape}", _RECTANGULAR)
     if array.dtype.kind == "f":
         return np.ascontiguousarray(array, np.float32)
     if (
@@ -135,7 +146,9 @@ def _array(value: object, where: str) -> np.ndarray:
         and max(abs(int(array.min())), abs(int(array.max()))) >= 2**31
     ):
         raise RuleError(
-            "Integers of a batch fit into 32 bits, which is what JAX has.", f"{where}: {array.max()}"
+            "Integers of a batch fit into 32 bits, which is what JAX has.",
+            f"{where} is from {array.min()} to {array.max()}",
+            "number them anew, or make floating-point numbers of them",
         )
     return np.ascontiguousarray(array)
 

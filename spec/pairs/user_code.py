@@ -33,7 +33,9 @@ def load(path: Path | str, functions: Sequence[str]) -> ModuleType:
     sys.modules[name] = module
     if str(path.parent) not in sys.path:
         sys.path.insert(0, str(path.parent))
-    with told(path, "A pair's file can be imported."):
+    with told(
+        path, "A pair's file can be imported.", f"mend the line; python {path} shows the whole of the error"
+    ):
         spec.loader.exec_module(module)
     missing = [function for function in functions if not callable(getattr(module, function, None))]
     if missing:
@@ -112,6 +114,7 @@ def _own_frames(error: BaseException, path: Path) -> list[traceback.FrameSummary
 
 
 def _words(error: BaseException) -> str:
-    text = str(error).strip()
+    # Python's own words of a syntax error end with file and line, which are told before.
+    text = error.msg if isinstance(error, SyntaxError) and error.filename else str(error).strip()
     lines = text.splitlines() or [""]
     return f"{type(error).__name__}: {lines[0][:300]}" if lines[0] else type(error).__name__

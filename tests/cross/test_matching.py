@@ -257,7 +257,7 @@ def test_mistakes_of_a_file_are_told_with_its_line(tmp_path, code, message) -> N
 @pytest.mark.parametrize(
     ("result", "message"),
     [
-        ("model(batch['x']).sum()", "loss returned Tensor"),
+        ("model(batch['x']).sum()", "loss returned a single array, torch.float"),
         ("(model(batch['x']), 1)", "as the sum"),
         ("(3, 1)", "int as the sum"),
     ],

@@ -56,7 +56,12 @@ def test_tensors_without_a_counterpart_are_not_comparable(parity: Parity, mine: 
     [
         ("pair.py", "# Tensors", 'map=[("hiden.weight", "hidden.kernel")],  #', "did you mean hidden.weight"),
         ("torch_side.py", "import torch", "import torhc", "torch_side.py:3: ModuleNotFoundError: No module"),
-        ("torch_side.py", 'reduction="sum"), len(labels_B)', 'reduction="mean")', "loss returned Tensor"),
+        (
+            "torch_side.py",
+            'reduction="sum"), len(labels_B)',
+            'reduction="mean")',
+            "loss returned a single array, torch.float",
+        ),
         (
             "torch_side.py",
             "def loss",

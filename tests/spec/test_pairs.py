@@ -51,13 +51,25 @@ MISTAKES = {
     "no pair": ("def batches(step):\n    return {}\n", "no pair = Pair"),
     "another option": (HEAD.replace("steps=3", "stepz=3") + GOOD, "pair.py:3: TypeError"),
     "a wrong value": (HEAD.replace("steps=3", "init='numpy'") + GOOD, "pair.py:3: init 'numpy'"),
-    "a syntax error": (HEAD + "def batches(step:\n", "pair.py:4"),
+    "a syntax error": (HEAD + "def batches(step:\n", "pair.py:4: SyntaxError: '(' was never closed mend the"),
     "an import that fails": ("import no_such\n" + HEAD + GOOD, "pair.py:1: ModuleNotFoundError"),
     "an error in batches": (HEAD + "def batches(step):\n    return y\n", "pair.py:5 in batches: NameError"),
     "no dictionary": (HEAD + "def batches(step):\n    return 3\n", "batches(0) is int"),
     "other rows": (
         HEAD + "def batches(step):\n    return {'x': np.ones(3), 'y': np.ones(4)}\n",
         "rows {'x': 3, 'y': 4}",
+    ),
+    "an empty dictionary": (
+        HEAD + "def batches(step):\n    return {}\n",
+        "batches(0) is an empty dictionary",
+    ),
+    "objects": (
+        HEAD + "def batches(step):\n    return {'x': np.array([[1], [1, 2]], object)}\n",
+        "x of batches(0) is object (2,) give every row as many numbers",
+    ),
+    "uneven rows": (
+        HEAD + "def batches(step):\n    return {'x': [[1], [1, 2]]}\n",
+        "give every row as many numbers",
     ),
     "text": (HEAD + "def batches(step):\n    return {'x': np.array(['a'])}\n", "x of batches(0) is <U1"),
     "large integers": (HEAD + "def batches(step):\n    return {'x': np.array([2**40])}\n", "32 bits"),
