@@ -159,8 +159,9 @@ def read_json(path: Path, *fields: str) -> Any:
     Raises:
       RuleError: it is missing or damaged, or has no such fields.
     """
+    written = read_bytes(path)
     try:
-        content = json.loads(read_bytes(path))
+        content = json.loads(written)
     except ValueError as error:
         raise not_whole(path, str(error)) from None
     if missing := [name for name in fields if not isinstance(content, dict) or name not in content]:

@@ -43,7 +43,7 @@ JOB, MANIFEST, STEPS = in_pass("job.json"), in_pass("manifest.json"), in_pass("s
     [
         (lambda run: (run / "run.json").write_text("[]"), "run.json: no spec, backends, edits, environment"),
         (lambda run: without(run / "run.json", "environment"), "run.json: no environment"),
-        (lambda run: (run / "run.json").unlink(), "run.json: no such file or directory"),
+        (lambda run: (run / "run.json").unlink(), "hurt: no run.json"),
         (lambda run: JOB(run).write_text('{"side": "torch"}'), "job.json: no purpose"),
         (lambda run: MANIFEST(run).write_text("{}"), "manifest.json: no facts, init_sha256, probes"),
         (lambda run: STEPS(run).write_text("x\n" * 3), "steps.rank0.jsonl:1"),
@@ -70,5 +70,5 @@ def test_a_record_of_a_call_that_is_damaged_is_named(tmp_path: Path) -> None:
     path.write_text("{}")
     with pytest.raises(RuleError, match="damaged_call"):
         blocks.calls(tmp_path)
-    with pytest.raises(RuleError, match="no such file"):
+    with pytest.raises(RuleError, match="no run.json"):
         folders.read_run(tmp_path)

@@ -62,7 +62,7 @@ def test_a_damaged_run_does_not_hide_the_runs_before_it(
     good, bad = (folders.create(tmp_path, "tiny") for _ in range(2))
     for run in (good, bad):
         (run / folders.RESULT).write_text("{}")
-        (run / folders.RUN).write_text('{"spec": {}, "environment": {}}')
+        (run / folders.RUN).write_text('{"spec": {}, "backends": [], "edits": {}, "environment": {}}')
     (bad / folders.RUN).write_text(damaged)
     assert folders.find("last", tmp_path) == good
     assert capsys.readouterr().err.startswith(f"passed over {bad.name}: {bad / folders.RUN}: ")
