@@ -167,10 +167,12 @@ def evaluation(trainer: Trainer, rows: Batch) -> Tensors:
 def _by_call(outputs: nnx.State) -> dict[str, jax.Array]:
     """The outputs of whole modules by `act/PATH`; what their other methods gave is left out."""
     calls = {}
-    for (*path, method), intermediate in nnx.to_flat_state(outputs):
+    for path, intermediate in nnx.to_flat_state(outputs):
+        # Joined first: a part of a linen module has its whole path in the last key.
+        name, _, method = ".".join(map(str, path)).rpartition(".")
         if method != "__call__":
             continue
-        name = ".".join(map(str, path)) or OUTPUT
+        name = name or OUTPUT
         for number, output in enumerate(intermediate.get_value(), start=1):
             if isinstance(output, jax.Array):
                 calls[f"act/{name}" if number == 1 else f"act/{name}#{number}"] = output

@@ -1,8 +1,8 @@
 """A user's JAX side as a `Side`: its file imported, its model checked, its loss called in one way.
 
-A linen module becomes an nnx one, its variables made by one call of the loss. Floating-point arrays of a
-batch come in the compute dtype of the precision profile, as the parameters do. Must not: change what the
-user's code computes. Counterpart: `torch_impl/models/pair.py`.
+A linen module becomes an nnx one, its variables made by one call of the loss, its parts' outputs there to be
+observed. Floating-point arrays of a batch come in the compute dtype of the precision profile, as the
+parameters do. Must not: change what the user's code computes. Counterpart: `torch_impl/models/pair.py`.
 """
 
 import types
@@ -13,7 +13,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import linen, nnx
+from flax.core.scope import union_filters
 from flax.nnx import bridge
+from flax.traverse_util import flatten_dict
 
 from jax_impl.models import Side
 from jax_impl.promote import is_promoting
@@ -51,6 +53,7 @@ def load_side(files: PairFiles, problem: Problem) -> Side:
                 f"{path}: build() returned {type(model).__name__}",
             )
         _follow_parameters(model, compute)
+        _tell_outputs(model)
         return model
 
     def loss(model: nnx.Module, batch: dict[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
@@ -116,6 +119,51 @@ def _follow_parameters(model: nnx.Module, compute: Any) -> None:
     for _, part in nnx.iter_modules(model):
         if isinstance(part, nnx.Embed) and part.dtype == part.param_dtype:
             part.dtype = compute
+
+
+class _ToNNX(bridge.ToNNX):
+    """A linen module in nnx's clothes whose parts' outputs `nnx.capture` sees like those of nnx modules.
+
+    The bridge takes everything on itself for a variable of linen's, what is captured too. So that is held
+    back during a call, and linen's own intermediates are put to it after. What a lifted transformation
+    (scan, RNN) calls has no output outside of it, and linen leaves it out.
+    """
+
+    _INTERMEDIATES = "intermediates"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The linen module's output."""
+        if not hasattr(self, "__captures__"):
+            return super().__call__(*args, **kwargs)
+        captures, module = self.__captures__, self.to_nnx__module
+        seen: dict[str, Any] = {}
+
+        def apply(*args: Any, mutable: Any, **kwargs: Any) -> Any:
+            asked = union_filters(mutable, self._INTERMEDIATES)
+            out, updates = module.apply(*args, mutable=asked, capture_intermediates=True, **kwargs)
+            kept = dict(updates)
+            seen.update(kept.pop(self._INTERMEDIATES, {}))
+            return out if mutable is False else (out, kept)
+
+        del self.__captures__
+        self.to_nnx__module = types.SimpleNamespace(apply=apply)
+        try:
+            out = super().__call__(*args, **kwargs)
+        finally:
+            self.to_nnx__module, self.__captures__ = module, nnx.data(captures)
+        outputs: dict[tuple[str, ...], Any] = flatten_dict(seen)  # type: ignore[assignment]
+        for (*path, method), calls in outputs.items():
+            # Its own output, which has no path, is captured as any nnx module's.
+            for output in calls if path and method == "__call__" else ():
+                self.sow(nnx.Intermediate, ".".join((*path, method)), output)
+        return out
+
+
+def _tell_outputs(model: nnx.Module) -> None:
+    """Linen modules, the whole model or parts of an nnx one, let their own parts be observed."""
+    for _, part in nnx.iter_modules(model):
+        if type(part) is bridge.ToNNX:
+            part.__class__ = _ToNNX
 
 
 def _sum_and_count(made: Any, path: str) -> tuple[jax.Array, jax.Array]:
