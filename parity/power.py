@@ -35,8 +35,6 @@ _CONTROL = "000_control"
 _REASONS = {
     "clip_eps": ", no step of which was clipped",
     "max_norm": ", no step of which was clipped",
-    "schedule_offset": ", whose learning rate does not change",
-    "schedule_end": ", whose learning rate does not change",
     "rope_theta": ", no position of which is rotated",
     "loss_mean": ", whose micro-batches have as many tokens each",
 }
@@ -217,7 +215,25 @@ def _why_nothing(edit: Edit, folder: Path, problem: Problem) -> tuple[bool | Non
         return None, why
     if edit.name == "label_shift":
         return None, "the batch has no labels by position"
-    return False, f"not catchable: it changes no bit of this run{_REASONS.get(edit.name, '')}"
+    reason = _REASONS.get(edit.name) or why_not_of_schedule(edit.name, problem)
+    return False, f"not catchable: it changes no bit of this run{reason}"
+
+
+def why_not_of_schedule(name: str, problem: Problem) -> str:
+    """Why an edit of the learning rates changes none that the run takes; empty where it is not known."""
+    schedule, steps = problem.schedule, problem.steps
+    rates = {schedule.learning_rate(t) for t in range(steps)}
+    # The first step after warm-up still takes the peak, wherever the decay ends.
+    decays_from = schedule.warmup_steps + 1
+    if name == "warmup_offset" and not schedule.warmup_steps:
+        return ", whose learning rate has no warm-up"
+    if name == "schedule_end" and (schedule.kind == "constant" or schedule.final_lr == schedule.peak_lr):
+        return ", whose learning rate does not decay"
+    if name == "schedule_end" and steps <= decays_from:
+        return f", whose last step is {steps - 1}: the learning rate decays from step {decays_from} on"
+    if name == "schedule_offset" and len(rates) == 1:
+        return ", whose learning rate does not change"
+    return ""
 
 
 def _broken(edit: Edit, why: str) -> causes.PowerRow:
