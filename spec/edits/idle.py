@@ -14,7 +14,9 @@ from spec.edits.step import Constants
 from spec.edits.words import show
 from spec.errors import RuleError
 from spec.run import Problem
+from spec.workloads.gpt import GptSizes
 
+UNTURNED = "the model turns no queries and keys by position, and one order for both changes nothing"
 _READ = {"gpt": ("layernorm_eps", "gelu_erf"), "mlp": ()}
 """By workload, the constants of `Constants` that its own model reads; no call of those is looked at."""
 
@@ -36,6 +38,8 @@ def why_idle(
         return "" if seen is None or edit.name in seen else "the model has no such call"
     if kind.reach == "weights" and not any(weights.fits(edit, row.name, row.shape) for row in parameters):
         return "the model has no such tensor"
+    if edit.name == "rope_layout" and _keeps_products(edit, problem):
+        return UNTURNED
     if kind.targeted and all(row.name != edit.target for row in parameters):
         return "the model has no such tensor"
     if edit.name == "decay_stacked" and not any(in_stack(row.name) for row in parameters):
@@ -43,6 +47,13 @@ def why_idle(
     if edit.name in data.NAMES and rows is not None and not data.has_labels(rows):
         return "the batch has no labels by position"
     return ""
+
+
+def _keeps_products(edit: Edit, problem: Problem) -> bool:
+    """Whether queries and keys, reordered alike inside their heads, have the products that they had: where
+    positions are learned. What a user's own model does with its positions is not known here."""
+    sizes = problem.sizes
+    return isinstance(sizes, GptSizes) and sizes.d_model // sizes.num_heads % abs(int(edit.value)) == 0
 
 
 def refuse_idle(

@@ -83,6 +83,8 @@ def test_every_value_that_is_tried_is_in_range() -> None:
         ("tiny", "decay_tensor@wte.weight=1", ""),
         ("toy-mlp", "decay_stacked=1", "no repeated layer"),
         ("tiny", "rope_theta=1e4", ""),
+        ("tiny", "rope_layout=-16", "turns no queries and keys"),
+        ("tiny", "rope_layout=32", ""),  # Twice as many rows as a head has: some go to another one.
     ],
 )
 def test_what_has_nothing_to_act_on_is_known_before_a_step(preset: str, text: str, why: str) -> None:
