@@ -51,8 +51,8 @@ def notes(result: Result) -> Iterator[str]:
         if len({call.host_hash for call in result.invocations}) > 1:
             yield "the calls ran on several hosts of one kind"
     if result.sweep is not None:
-        yield from _crossings(result.sweep)
-        yield from _model(result.sweep)
+        yield from crossings(result.sweep)
+        yield from model(result.sweep)
     yield from warnings(result)
 
 
@@ -139,7 +139,8 @@ def _point(point: SweepPoint | None) -> str:
     return text if point.fitted or point.error is None else f"{text}, {100 * point.error:+.0f} %"
 
 
-def _crossings(sweep: Sweep) -> Iterator[str]:
+def crossings(sweep: Sweep) -> Iterator[str]:
+    """A line for each crossing, in the order of the result, and one for each pair that has none."""
     told = set()
     for one in sweep.crossings:
         # One batch that is left out may hold a crossing.
@@ -170,35 +171,47 @@ def _and(batches: list[int]) -> str:
     return f"{first} and {last}" if first else last
 
 
-def _model(sweep: Sweep) -> Iterator[str]:
+def model(sweep: Sweep) -> Iterator[str]:
+    """What the model was fitted on, what it says, and how well it predicts."""
+    first, *rest = fitted_on(sweep)
+    if any(point.fitted for point in sweep.points):
+        yield f"model: step_ms = max(host, a + b * batch), {first}"
+        yield from rest
+        yield f"where {sweep.meaning}"
+        yield from map(_side, sweep.model)
+        yield predicted(sweep)
+    else:
+        yield first
+
+
+def fitted_on(sweep: Sweep) -> Iterator[str]:
+    """On which batches the model was fitted, and which of those declared were not measured."""
     fitted = [point for point in sweep.points if point.fitted]
     on = sorted({point.batch for point in fitted})
     if not on:
         yield "no model: none of the batches that it is fitted on was measured"
         return
-    yield f"model: step_ms = max(host, a + b * batch), fitted on batches {', '.join(map(str, on))}"
+    yield f"fitted on batches {', '.join(map(str, on))}"
     if missing := [batch for batch in sweep.fitted if batch not in on]:
         yield f"it was to be fitted on {_and(missing)} too, not measured"
     for who in dict.fromkeys((point.side, point.mode) for point in sweep.points):
         own = [point.batch for point in fitted if (point.side, point.mode) == who]
         if sorted(own) != on:
             yield f"of {' '.join(who)} on {f'{_and(sorted(own))} alone' if own else 'none of them'}"
-    yield f"where {sweep.meaning}"
-    for model in sweep.model:
-        yield _side(model)
+
+
+def predicted(sweep: Sweep) -> str:
+    """How many points lie where the model said."""
     within, total = sweep.within
-    if total:
-        worst = max(
-            (point for point in sweep.points if not point.fitted and point.error is not None), key=_miss
-        )
-        yield (
-            f"predicted within {100 * sweep.target:.0f} %: {within} of {total} points; the worst is "
-            f"{worst.side} {worst.mode} at batch {worst.batch}, off by {100 * (worst.error or 0):+.0f} %"
-        )
-    else:
+    if not total:
         rest = [batch for batch in sweep.batches if batch not in sweep.fitted]
         why = "none of the others was measured" if rest else "every batch is one that the model is fitted on"
-        yield f"nothing is predicted: {why}"
+        return f"nothing is predicted: {why}"
+    worst = max((point for point in sweep.points if not point.fitted and point.error is not None), key=_miss)
+    return (
+        f"predicted within {100 * sweep.target:.0f} %: {within} of {total} points; the worst is "
+        f"{worst.side} {worst.mode} at batch {worst.batch}, off by {100 * (worst.error or 0):+.0f} %"
+    )
 
 
 def _miss(point: SweepPoint) -> float:

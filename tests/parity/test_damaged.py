@@ -70,5 +70,5 @@ def test_a_record_of_a_call_that_is_damaged_is_named(tmp_path: Path) -> None:
     path.write_text("{}")
     with pytest.raises(RuleError, match="damaged_call"):
         blocks.calls(tmp_path)
-    with pytest.raises(RuleError, match="no run.json"):
+    with pytest.raises(RuleError, match=r"no run\.json"):
         folders.read_run(tmp_path)
