@@ -40,7 +40,7 @@ def fit(observed: Mapping[Contender, Times], declared: Sequence[int]) -> list[Ho
     ]
 
 
-def predict(model: HostModel, mode: str, batch: int) -> float | None:
+def predict(model: HostModel, mode: str, batch: float) -> float | None:
     """step_ms of a contender at a batch; None where the model says nothing of it."""
     host = model.host_ms.get(mode)
     device = None
@@ -48,6 +48,14 @@ def predict(model: HostModel, mode: str, batch: int) -> float | None:
         device = model.device_ms + model.device_ms_per_row * batch
     known = [one for one in (host, device) if one is not None]
     return max(known) if known else None
+
+
+def bend(model: HostModel, mode: str) -> float | None:
+    """The batch from which on the device takes longer than the host; None where the model has no such one."""
+    host, device, per_row = model.host_ms.get(mode), model.device_ms, model.device_ms_per_row
+    if host is None or device is None or not per_row or host <= device:
+        return None
+    return (host - device) / per_row
 
 
 def _fit_side(side: str, curves: Mapping[str, Times]) -> HostModel:

@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+from parity.bench import blocks, rows, sweep
 from parity.judge.align import Measured
 from parity.judge.verdict import EXIT_CODES, judge
 from parity.report.equivalence import Equivalence, SeedRow
@@ -34,6 +35,7 @@ from tests.parity.pass_writer import (
     write_pass,
     write_windows,
 )
+from tests.parity.timed import block, called
 
 Change = Callable[[Content], None]
 
@@ -197,6 +199,29 @@ def one_side(folder: Path) -> Path:
 def bench(folder: Path) -> Path:
     speed = timed(folder)
     return save(folder, command="bench", speed=speed, bench=bench_rows(speed))
+
+
+def swept(folder: Path, stop: int = 1000) -> Path:
+    """A sweep of two contenders whose lines cross twice, broken off before batch `stop`."""
+    axis = sweep.Axis(batches=(1, 4, 16, 64, 256), fitted=(1, 4, 64, 256))
+    torch, jax = (1.0, 1.8, 4.0, 6.0, 20.0), (2.0, 2.0, 2.0, 8.0, 32.0)
+    made = [
+        block(
+            folder,
+            {("torch", "eager"): [[a, 1.1 * a]] * 2, ("jax", "jit"): [[b, 1.1 * b]] * 2},
+            batch=batch,
+            first=1 + 4 * number,
+        )
+        for number, (batch, a, b) in enumerate(zip(axis.batches, torch, jax, strict=True))
+        if batch < stop
+    ]
+    called(folder, *made)
+    return save(
+        folder,
+        command="bench",
+        bench=rows.rows(folder, blocks.calls(folder)),
+        sweep=sweep.results(axis, folder, blocks.calls(folder), "cpu"),
+    )
 
 
 def compared(folder: Path) -> Path:

@@ -33,6 +33,7 @@ from tests.parity.page_runs import (
     one_side,
     other_gradients,
     same,
+    swept,
     traced,
 )
 from tests.parity.pass_writer import Content
@@ -48,6 +49,7 @@ KINDS = [
     failed,
     one_side,
     bench,
+    swept,
     compared,
     equivalent,
     nothing,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from parity.report import page
-from tests.parity.page_runs import different, traced
+from tests.parity.page_runs import different, swept, traced
 
 
 def _chromium() -> str | None:
@@ -27,7 +27,7 @@ def _chromium() -> str | None:
 
 @pytest.mark.slow  # starts a browser, several seconds a time
 @pytest.mark.skipif(_chromium() is None, reason="needs a chromium to look at the page with")
-@pytest.mark.parametrize("kind", [traced, different])
+@pytest.mark.parametrize("kind", [traced, different, swept])
 def test_a_browser_shows_it_on_a_phone_without_a_complaint(
     kind: Callable[[Path], Path], tmp_path: Path
 ) -> None:

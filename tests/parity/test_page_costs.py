@@ -55,7 +55,8 @@ def six(folder: Path, **changes: object) -> Path:
 
 def table_of(folder: Path) -> costs.Table:
     result = msgspec.json.decode((folder / "result.json").read_bytes(), type=Result)
-    found = section(result, RunFolder(folder)).table
+    (part,) = section(result, RunFolder(folder)).parts
+    found = part.table
     assert found is not None
     return found
 

@@ -1,7 +1,7 @@
 """Scales from values to places, their round ticks, and the axes drawn from them."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from parity.report.charts.svg import Area, line, text
@@ -86,10 +86,14 @@ def _power(value: float) -> str:
     return f"{value:g}" if 1e-3 <= value < 1e5 else f"{value:.0e}".replace("e-0", "e-").replace("e+0", "e")
 
 
-def x_axis(scale: Scale, area: Area, words: str, most: int = 6) -> list[str]:
-    """Ticks and words under an area."""
+def x_axis(scale: Scale, area: Area, words: str, ticks: int | Sequence[tuple[float, str]] = 6) -> list[str]:
+    """Ticks and words under an area.
+
+    Args:
+      ticks: about how many round values, or values of one's own and how they are written.
+    """
     drawn = [line(area.left, area.bottom, area.right, area.bottom, "axis")]
-    for value, label in scale.ticks(most):
+    for value, label in scale.ticks(ticks) if isinstance(ticks, int) else ticks:
         x = scale(value)
         drawn += [
             line(x, area.bottom, x, area.bottom + 4, "axis"),

@@ -59,8 +59,8 @@ def polygon(points: Sequence[Point], class_: str) -> str:
 
 
 def marker(kind: int, x: float, y: float, class_: str, size: float = 3.2) -> str:
-    """A mark at a place: a disc, a square, a triangle or a diamond, by number."""
-    shape = kind % 4
+    """A mark by number: a disc, a square, a triangle, a diamond, a triangle on its head, a cross."""
+    shape = kind % 6
     if shape == 0:
         return element("circle", cx=x, cy=y, r=size, class_=class_)
     if shape == 1:
@@ -68,7 +68,12 @@ def marker(kind: int, x: float, y: float, class_: str, size: float = 3.2) -> str
     corners = {
         2: [(0, -1.25), (1.15, 0.85), (-1.15, 0.85)],
         3: [(0, -1.35), (1.35, 0), (0, 1.35), (-1.35, 0)],
-    }[shape]
+        4: [(0, 1.25), (1.15, -0.85), (-1.15, -0.85)],
+        5: [
+            (0.4, 0.4), (0.4, 1.3), (-0.4, 1.3), (-0.4, 0.4), (-1.3, 0.4), (-1.3, -0.4),
+            (-0.4, -0.4), (-0.4, -1.3), (0.4, -1.3), (0.4, -0.4), (1.3, -0.4), (1.3, 0.4),
+        ],
+    }[shape]  # fmt: skip
     return polygon([(x + size * dx, y + size * dy) for dx, dy in corners], class_)
 
 

@@ -23,6 +23,7 @@ from parity.report.page import (
     manifests,
     seeds,
     speed,
+    sweep,
     tensors,
     timeline,
     warned,
@@ -42,7 +43,7 @@ _TITLES = {
 _DRAWN = {
     "schema_version", "command", "verdict", "exit_code", "reasons", "runs", "curves", "numerics",
     "comparisons", "equivalence", "explanation", "speed", "capture", "bench", "launches", "seconds",
-    "unmeasured", "warnings",
+    "unmeasured", "warnings", "sweep",
 }  # fmt: skip
 """Fields of the result that have a section; what is added later is shown as it stands."""
 
@@ -96,6 +97,7 @@ def render(result: Result, raw: dict[str, Any], folder: RunFolder) -> str:
             glance=glance.facts(result),
             seeds=seeds.section(result),
             causes=causes.section(result),
+            sweep=sweep.section(result),
             warnings=warned.rows(result),
             missing=[(name, one.why_not) for name, one in sections.items() if one.why_not],
             **sections,

@@ -20,15 +20,14 @@ from parity.report.rows import speed_phrase
 
 
 @dataclass(frozen=True)
-class Section:
-    """What the page shows of speed."""
+class Part:
+    """Contenders that stand beside each other: all of them, or those at one batch of a sweep."""
 
+    batch: int | None
+    """None where there is one part."""
     contenders: list[Contender]
-    phrase: str
-    table: Table | None
+    table: Table
     picture: Picture | None
-    rule: str
-    why_not: str
 
     @property
     def traces(self) -> list[tuple[str, Any]]:
@@ -37,17 +36,34 @@ class Section:
         return [(label, msgspec.to_builtins(trace)) for label, trace in found if trace is not None]
 
 
+@dataclass(frozen=True)
+class Section:
+    """What the page shows of speed."""
+
+    parts: list[Part]
+    phrase: str
+    rule: str
+    why_not: str
+
+
 def section(result: Result, folder: RunFolder) -> Section:
     """Picture and table; a reason where nothing was timed."""
     contenders = list(_contenders(result))
     if not contenders:
         why_not = result.unmeasured.get("speed", "no time pass was finished")
-        return Section([], "", None, None, "", why_not)
+        return Section([], "", "", why_not)
+    batches = list(dict.fromkeys(one.row.batch if one.row else None for one in contenders))
+    parts = {None: contenders}
+    if len(batches) > 1:
+        parts = {
+            batch: [one for one in contenders if one.row and one.row.batch == batch] for batch in batches
+        }
     return Section(
-        contenders=contenders,
+        parts=[
+            Part(batch, own, costs.table(own, result, folder), _picture(own, folder))
+            for batch, own in parts.items()
+        ],
         phrase=speed_phrase(result).removeprefix("speed: "),
-        table=costs.table(contenders, result, folder),
-        picture=_picture(contenders, folder),
         rule=result.speed.rule if result.speed else "",
         why_not="",
     )
@@ -56,11 +72,9 @@ def section(result: Result, folder: RunFolder) -> Section:
 def _contenders(result: Result) -> Iterator[Contender]:
     modes = {side: mode for run in result.runs for side, mode in run.modes.items()}
     calls = {row.invocation for row in result.bench}
-    batches = {row.batch for row in result.bench}
     for row in result.bench:
-        batch = f", batch {row.batch}" if len(batches) > 1 else ""
         call = f", call {row.invocation}" if len(calls) > 1 else ""
-        yield Contender(row.side, f"{row.mode}{batch}{call}", row.mode, row.speed, row, row.is_own)
+        yield Contender(row.side, f"{row.mode}{call}", row.mode, row.speed, row, row.is_own)
     if not result.bench and result.speed is not None:
         for side in ("torch", "jax"):
             speed = getattr(result.speed, side)

@@ -59,6 +59,8 @@ def verdict_sentence(result: Result) -> str:
 def other_reasons(result: Result) -> list[str]:
     """What else is to be said, in the words of the console, but for what the page says in its own place."""
     elsewhere = {*bench_table.left_out(result.bench), *bench_table.warnings(result)}
+    if result.sweep is not None:
+        elsewhere.update(bench_table.crossings(result.sweep), bench_table.model(result.sweep))
     found = [note.removeprefix("note: ") for note in rows.notes(result) if note not in elsewhere]
     if result.warnings:
         found.append("warnings of what makes these figures worth less stand below their table")
