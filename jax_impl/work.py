@@ -22,16 +22,13 @@ from jax_impl.xla import watch
 from spec import protocol, record
 from spec.data.batches import Batch, open_source
 from spec.edits.idle import refuse_idle
-from spec.job import Job
+from spec.job import PREPARED_BATCHES, Job
 from spec.weights import load_tensors
 from spec.worker import lockstep, tracing
 from spec.worker.checkpoints import Checkpoints, resume
 from spec.worker.manifest import Manifest, write_digest
 from spec.worker.start import Start
 from spec.worker.steps import StepLines
-
-PREPARED_BATCHES = 4
-"""Batches that a `time` job repeats."""
 
 
 def do(job: Job, ranks: Ranks) -> None:

@@ -16,6 +16,11 @@ def count_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def memory_bytes() -> int:
+    """Memory of this host."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
 def count_gpus() -> int:
     """NVIDIA GPUs that a new process would see: the driver's, less what CUDA_VISIBLE_DEVICES hides."""
     gpus = describe_gpus()["gpus"]

@@ -40,6 +40,10 @@ class Keep:
     """What its numbers are rounded to, so that every profile can start from the very same ones."""
 
 
+PREPARED_BATCHES = 4
+"""Batches that a `time` job makes beforehand and repeats."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Timing:
     """How much a `time` job measures, and how much of it a `trace` job traces."""

@@ -13,7 +13,7 @@ import torch
 from spec import protocol, record
 from spec.data.batches import open_source
 from spec.edits.idle import refuse_idle
-from spec.job import Job
+from spec.job import PREPARED_BATCHES, Job
 from spec.weights import load_tensors
 from spec.worker import lockstep, tracing
 from spec.worker.checkpoints import Checkpoints, resume
@@ -29,9 +29,6 @@ from torch_impl.observe import INIT, Observer
 from torch_impl.parallel import Ranks
 from torch_impl.promote import Promotion, promoting
 from torch_impl.trainer import Trainer
-
-PREPARED_BATCHES = 4
-"""Batches that a `time` job repeats."""
 
 
 def do(job: Job, ranks: Ranks) -> None:

@@ -35,7 +35,7 @@ def bench(options: Bench, argv: Sequence[str]) -> ExitCode:
     started, progress = time.monotonic(), Progress()
     plan = make_plan(options)
     chosen, notes = contenders(plan, options)
-    timing, axis = _timing(plan, options), sweep.parse(options.sweep, plan)
+    timing, axis = _timing(plan, options), sweep.parse(options.sweep, plan, options.global_batch)
     deliver.check_target(options.json)
     into = _into(options)
     saved = None if plan.pair else against.find(options, plan, into)

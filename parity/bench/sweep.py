@@ -4,6 +4,7 @@ Must not: start anything; `command.py` does.
 """
 
 import dataclasses
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,11 +14,14 @@ from parity.bench import crossing, host_model
 from parity.bench.blocks import Block, Call
 from parity.bench.contenders import Contender
 from parity.bench.rows import passes_of
+from parity.devices import memory_bytes
 from parity.plan import Plan
 from parity.report.speeds import Sweep, SweepPoint
 from parity.speed.figures import TimePass
 from parity.speed.statistics import spread
+from spec.data.batches import open_source
 from spec.errors import RuleError
+from spec.job import PREPARED_BATCHES
 
 TARGET = 0.1
 """A prediction that is off by less is a good one."""
@@ -43,14 +47,17 @@ class Axis:
         return {"batches": list(self.batches), "fitted": list(self.fitted)}
 
 
-def parse(text: str | None, plan: Plan) -> Axis | None:
+def parse(text: str | None, plan: Plan, global_batch: int | None = None) -> Axis | None:
     """The sweep of `batch=1..256` or `batch=1,4,16`, rows of each device; None where none was asked for.
 
     `A..B` is A, doubled as long as it stays below B, and B. The model is fitted on the two smallest and the
     two largest batches and predicts the others.
 
+    Args:
+      global_batch: what was asked for beside it.
+
     Raises:
-      RuleError: it is not so written, or the problem's rows cannot be chosen.
+      RuleError: it is not so written, the problem's rows cannot be chosen, or there is no memory for them.
     """
     if text is None:
         return None
@@ -66,11 +73,33 @@ def parse(text: str | None, plan: Plan) -> Axis | None:
             f"--sweep {text} with a pair, whose batches(step) chooses them",
             "take a preset, or bench the pair once for each of its batches",
         )
+    if global_batch is not None:
+        raise RuleError(
+            "A sweep chooses the rows of a step.",
+            f"--sweep {text} --global-batch {global_batch}",
+            "leave one of them out; a sweep's batches are rows a device",
+        )
     batches = tuple(count * plan.spec.execution.world_size for count in rows)
     axis = Axis(batches=batches, fitted=tuple(sorted({*batches[:2], *batches[-2:]})))
     for batch in batches:
         with_batch(plan, batch)
+    _check_memory(text, plan, batches[-1])
     return axis
+
+
+def _check_memory(text: str, plan: Plan, batch: int) -> None:
+    """Refuses rows that cannot be made: the largest batch would end a sweep of hours."""
+    arrays = open_source(plan.spec.problem).batch_spec(batch).values()
+    needed = PREPARED_BATCHES * sum(math.prod(shape) * dtype.itemsize for shape, dtype in arrays)
+    memory = memory_bytes()
+    if needed > memory:
+        most = int(memory * batch // needed) // plan.spec.execution.world_size
+        raise RuleError(
+            "The rows of a sweep fit into the host's memory, those of a model's layers left aside.",
+            f"--sweep {text}: {PREPARED_BATCHES} prepared batches of {batch:,} rows are "
+            f"{needed / 2**30:,.0f} GiB, and the host has {memory / 2**30:,.0f}",
+            f"end far below {most:,} rows a device",
+        )
 
 
 def _rows(match: re.Match[str]) -> list[int]:

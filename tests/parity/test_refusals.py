@@ -30,6 +30,8 @@ from tests.parity.conftest import Parity, command, environ
         ("bench tiny --calls 0", "and one call"),
         ("bench tiny --calls x", "--calls takes a whole number"),
         ("bench tiny --baselines torch:nonsense", "torch:ddp"),
+        ("bench toy-mlp --sweep batch=1,2 --global-batch 8", "--sweep batch=1,2 --global-batch 8"),
+        ("bench toy-mlp --sweep batch=1..1000000000000", "fit into the host's memory"),
         ("compare 0001 last", "newest in"),
         ("data prepare /no/such/text --out shard.bin", "no such file"),
         ("run tiny --stepz 3", "--steps"),

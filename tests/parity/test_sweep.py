@@ -51,6 +51,20 @@ def test_rows_that_micro_batches_do_not_divide_are_refused_beforehand() -> None:
         sweep.parse("batch=1..4", plan)
 
 
+def test_a_sweep_beside_a_global_batch_is_refused(plan: Plan) -> None:
+    with pytest.raises(RuleError, match="--sweep batch=1,2 --global-batch 8"):
+        sweep.parse("batch=1,2", plan, global_batch=8)
+
+
+def test_a_sweep_whose_rows_no_host_holds_is_refused(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row of toy-mlp is 64 float32, and a pass keeps four batches of them."""
+    monkeypatch.setattr(sweep, "memory_bytes", lambda: 4 * 256 * 1000)
+    assert sweep.parse("batch=1..1000", plan) is not None
+    with pytest.raises(RuleError, match="prepared batches of 1,001 rows") as caught:
+        sweep.parse("batch=1..1001", plan)
+    assert "below 1,000 rows a device" in caught.value.mend
+
+
 def times(host_ms: float, device_ms: float, per_row: float, batches: list[int]) -> dict[int, float]:
     return {batch: max(host_ms, device_ms + per_row * batch) for batch in batches}
 
