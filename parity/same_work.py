@@ -52,10 +52,15 @@ def _reduced(problem: Problem, any_steps: bool) -> Problem:
 
 
 def _unequal(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The entries that differ, by their last name; `global_batch` is made of `micro_batches` here."""
+    """The entries that differ, by their last name; `global_batch` is made of `micro_batches` here.
+
+    Of a path only whether there is one sets two problems apart, as in their hash.
+    """
     for name in [*a, *(name for name in b if name not in a)]:
         one, other = a.get(name), b.get(name)
         if isinstance(one, Mapping) and isinstance(other, Mapping):
             yield from _unequal(one, other)
+        elif name == "path" and (one is None) != (other is None):
+            yield "data", "/".join("its own" if path is None else str(path) for path in (one, other))
         elif one != other and name not in ("global_batch", "path"):
             yield name, f"{one}/{other}"

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from parity import same_work
 from parity.bench.contenders import Contender
 from parity.folders import last_number, not_whole, read_json, read_run
 from parity.plan import Plan
@@ -134,26 +135,33 @@ def check_goes_on(folder: Path, plan: Plan, sweep: Any, environment: dict[str, A
     before = read_run(folder)
     saved: RunSpec = codec.from_dict(RunSpec, before["spec"])
     spec, was, now = plan.spec, saved.execution, plan.spec.execution
-    found = []
-    if saved.problem.sha256() != spec.problem.sha256():
-        found.append(f"{saved.name} {saved.problem.precision}, now {spec.name} {spec.problem.precision}")
-        found.append(f"global batch {saved.problem.global_batch}, now {spec.problem.global_batch}")
-        found.append(f"problem hash {saved.problem.sha256()[:8]}, now {spec.problem.sha256()[:8]}")
-    if (was.device, was.world_size) != (now.device, now.world_size):
-        found.append(f"{was.world_size} x {was.device}, now {now.world_size} x {now.device}")
+    found = same_work.differences(saved, spec, any_steps=True)
+    if sweep is None and saved.problem.global_batch != spec.problem.global_batch:
+        found.append(f"global batch {saved.problem.global_batch}/{spec.problem.global_batch}")
+    if was.device != now.device:
+        found.append(f"device {was.device}/{now.device}")
     for side in plan.backends:
         if was.mode(side) != now.mode(side):
-            found.append(f"own {side} step {was.mode(side)}, now {now.mode(side)}")
+            found.append(f"own {side} step {was.mode(side)}/{now.mode(side)}")
     if before.get("sweep") != sweep:
-        found.append(f"sweep {before.get('sweep')}, now {sweep}")
-    if not found:
+        found.append(f"sweep over {_swept(before.get('sweep'))}/{_swept(sweep)}")
+    if found:
+        # Values in the order of `parity compare`: what is measured beside, then what was asked for.
+        numbers = f"{folder.name} and this call: {few(found)}"
+    else:
         found = difference(before["environment"], environment, now.device).of_kind
+        numbers = f"{folder.name}: {few(found)}"
     if found:
         raise RuleError(
             "What stands in one table was measured on one device, by one version, of one problem.",
-            f"{folder.name}: {few(found)}",
+            numbers,
             "type the other options as they were, or leave --into out for a run of its own",
         )
+
+
+def _swept(declared: Any) -> str:
+    """`batches 1,8,64`, as a sweep is asked for, or `nothing`."""
+    return f"batches {','.join(map(str, declared['batches']))}" if declared else "nothing"
 
 
 @contextmanager

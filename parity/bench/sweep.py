@@ -93,7 +93,7 @@ def _check_memory(text: str, plan: Plan, batch: int) -> None:
     needed = PREPARED_BATCHES * sum(math.prod(shape) * dtype.itemsize for shape, dtype in arrays)
     memory = memory_bytes()
     if needed > memory:
-        most = int(memory * batch // needed) // plan.spec.execution.world_size
+        most = memory * batch // needed // plan.spec.execution.world_size
         raise RuleError(
             "The rows of a sweep fit into the host's memory, those of a model's layers left aside.",
             f"--sweep {text}: {PREPARED_BATCHES} prepared batches of {batch:,} rows are "

@@ -87,7 +87,7 @@ def test_a_later_call_adds_contenders_to_a_table(parity: Parity, tmp_path: Path)
     assert len(content["launches"]) == 2
     assert all(row["speed"]["initial_state"] for row in content["bench"])
     assert "call 2: " in done.stdout and "every pass was timed from the initial state" in done.stdout
-    assert "problem hash" in parity(f"{words} --into 1 --global-batch 16", code=2).stderr
+    assert "global batch 8/16" in parity(f"{words} --into 1 --global-batch 16", code=2).stderr
     assert result(tmp_path) == content
 
 

@@ -1,11 +1,14 @@
 """Benchmarks that several calls measured: rows, ratios within a block alone, what no folder takes."""
 
+import dataclasses
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from parity import same_work
 from parity.bench.blocks import alone, calls, check_goes_on, last_launch, last_pass
 from parity.bench.command import is_clear
 from parity.bench.contenders import contenders, why_not
@@ -20,6 +23,7 @@ from parity.report.page.speed import timed
 from parity.report.rows import speed_phrase
 from parity.report.speeds import Ratio
 from spec.errors import RuleError
+from spec.presets import run_spec
 from tests.parity.timed import ENVIRONMENT, block, called, run_folder, time_pass
 
 EAGER, STOCK, COMPILE, JIT = (
@@ -161,15 +165,45 @@ def test_another_device_or_version_is_refused(
         check_goes_on(folder, plan, None, ENVIRONMENT | changes)
 
 
-def test_another_problem_or_sweep_is_refused(folder: Path, plan: Plan) -> None:
-    other = make_plan(Bench(preset="toy-mlp", steps=11, device="cpu"))
-    with pytest.raises(RuleError, match="problem hash"):
+def test_the_number_of_steps_sets_no_benchmarks_apart(folder: Path) -> None:
+    """They repeat the same batches: `parity bench --into` without the first call's --steps goes on."""
+    check_goes_on(folder, make_plan(Bench(preset="toy-mlp", device="cpu")), None, ENVIRONMENT)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"seed": 3}, "this call: seed_weights 0/3; seed_data 1/4$"),
+        ({"global_batch": 16}, "this call: global batch 8/16$"),
+        (
+            {"preset": "tiny", "precision": "f64", "devices": 1, "global_batch": 8},
+            "preset toy-mlp/tiny; prec",
+        ),
+        ({"devices": 2, "global_batch": 8}, "this call: devices 1/2$"),
+        ({"mode": "torch=inductor"}, "this call: own torch step eager/inductor$"),
+    ],
+)
+def test_another_problem_is_refused_with_what_differs_and_nothing_else(
+    folder: Path, changes: dict[str, Any], words: str
+) -> None:
+    other = make_plan(Bench(**{"preset": "toy-mlp", "global_batch": 8, "device": "cpu"} | changes))
+    with pytest.raises(RuleError) as caught:
         check_goes_on(folder, other, None, ENVIRONMENT)
-    compiled = make_plan(Bench(preset="toy-mlp", steps=10, device="cpu", mode="torch=inductor"))
-    with pytest.raises(RuleError, match="own torch step eager, now inductor"):
-        check_goes_on(folder, compiled, None, ENVIRONMENT)
-    with pytest.raises(RuleError, match="sweep None, now"):
+    assert re.search(words, caught.value.numbers), caught.value.numbers
+
+
+def test_another_sweep_is_refused(folder: Path, plan: Plan) -> None:
+    with pytest.raises(RuleError, match="this call: sweep over nothing/batches 1,2\n"):
         check_goes_on(folder, plan, {"batches": [1, 2], "fitted": [1, 2]}, ENVIRONMENT)
+
+
+def test_data_of_ones_own_set_two_problems_apart() -> None:
+    own = run_spec("tiny")
+    given = dataclasses.replace(
+        own,
+        problem=dataclasses.replace(own.problem, data=dataclasses.replace(own.problem.data, path="/a.txt")),
+    )
+    assert same_work.differences(own, given, any_steps=True) == ["data its own//a.txt"]
 
 
 def test_a_run_that_is_no_benchmark_is_refused(tmp_path: Path, plan: Plan) -> None:
