@@ -197,7 +197,11 @@ def _edits(
 
 
 def parse_edits(texts: tuple[str, ...], backends: tuple[str, ...]) -> dict[str, tuple[Edit, ...]]:
-    """Edits by side from `jax:clip_eps=1e-6`."""
+    """Edits by side from `jax:clip_eps=1e-6`.
+
+    Raises:
+      RuleError: a side that does not run, no edit, or one constant twice, of which one value would be lost.
+    """
     chosen: dict[str, tuple[Edit, ...]] = {side: () for side in backends}
     for text in texts:
         side, colon, edit = text.partition(":")
@@ -207,7 +211,15 @@ def parse_edits(texts: tuple[str, ...], backends: tuple[str, ...]) -> dict[str, 
                 f"--edit {text}, sides: {', '.join(backends)}",
                 "for example --edit jax:clip_eps=1e-6",
             )
-        chosen[side] += (catalogue.parse(edit),)
+        parsed = catalogue.parse(edit)
+        twice = [one for one in chosen[side] if (one.name, one.target) == (parsed.name, parsed.target)]
+        if twice:
+            raise RuleError(
+                "A constant of a side has one value.",
+                f"--edit {side}:{catalogue.show(twice[0])} --edit {text}",
+                "leave one of them out",
+            )
+        chosen[side] += (parsed,)
     return chosen
 
 

@@ -51,6 +51,10 @@ from tests.parity.conftest import Parity, command, environ
         ("run gpt2-124m --device cpu --judge measured", "at most 30,000,000 parameters"),
         ("run toy-mlp --no-time --edit jax:gelu_erf=1", "jax:gelu_erf=1: the model has no such call"),
         ("run tiny --edit torch:decay_tensor@no.such=0", "the model has no such tensor"),
+        (
+            "run toy-mlp --edit jax:clip_eps=0.01 --edit jax:clip_eps=0.02",
+            "--edit jax:clip_eps=0.01 --edit jax:clip_eps=0.02",
+        ),
         ("run toy-mlp --edit jax:beta1=2", "beta1 is in [0, 1)."),
         ("run tiny --timeout-s nan", "--timeout-s nan"),
         ("explain last --timeout-s -1", "--timeout-s -1"),
