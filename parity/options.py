@@ -16,7 +16,7 @@ class Output:
     out: Annotated[str, arg(metavar="DIR")] = "runs"
     """Folder of run folders. A run makes a new numbered one there and never writes over another."""
     json: Annotated[str | None, arg(metavar="FILE|-")] = None
-    """Write the result as JSON to a file too, or alone to standard output."""
+    """Write the result as JSON to a new file too, or alone to standard output."""
 
 
 @dataclass(frozen=True, kw_only=True)

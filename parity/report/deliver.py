@@ -17,7 +17,7 @@ from spec.errors import RuleError
 
 
 def check_target(target: str | None) -> None:
-    """Refuses a `--json` file that cannot be written, before anything is started."""
+    """Refuses a `--json` file that cannot be written or is there already, before anything is started."""
     if target in (None, "-"):
         return
     folder = Path(target).absolute().parent
@@ -25,6 +25,9 @@ def check_target(target: str | None) -> None:
         raise RuleError(
             "The file of --json can be written.", f"--json {target}", "name a file, or - for stdout"
         )
+    # A device, such as /dev/null, keeps nothing that could be lost.
+    if Path(target).is_file():
+        raise RuleError("Nothing is written over.", f"--json {target} exists", "name another file")
 
 
 def deliver(result: Result, folder: Path | None, target: str | None) -> None:

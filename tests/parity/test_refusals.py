@@ -26,6 +26,8 @@ from tests.parity.conftest import Parity, command, environ
         ("bench tiny --mode torch=baseline:eager,torch=eager", "parity bench --baselines"),
         ("run tiny --out /dev/null/runs", "--out a writable folder"),
         ("run tiny --json /no/such/folder/result.json", "--json"),
+        ("run tiny --json here.json", "--json here.json exists"),
+        ("compare 0001 0002 --json here.json", "--json here.json exists"),
         ("bench tiny --windows 0", "at least one window"),
         ("bench tiny --calls 0", "and one call"),
         ("bench tiny --calls x", "--calls takes a whole number"),
@@ -77,11 +79,13 @@ def test_bad_input_is_refused_in_a_few_lines(
 ) -> None:
     """In this process, as a new one takes longer than all the rest."""
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "here.json").write_text("kept")
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     code = cli.main(words.split())
     stdout, stderr = capfd.readouterr()
     assert code == 2, stdout + stderr
     check_refusal(tmp_path, stdout, stderr, message)
+    assert (tmp_path / "here.json").read_text() == "kept"
 
 
 @pytest.mark.parametrize(
