@@ -122,8 +122,8 @@ def settle(median: float, drawn: tuple[float, float], passes: Sequence[float], w
         apart = [one for one in passes if not lower <= one <= upper]
     if apart:
         return (
-            f"pairs of passes give {min(passes):.3f} to {max(passes):.3f}, so much do two passes of one "
-            "program differ: more windows will not help, a quieter machine may"
+            f"this ratio is {median:.3f} over all windows and {_listed(passes)} by pair of passes, so much "
+            "do two passes of one program differ: more windows will not help, a quieter machine may"
         )
     if half >= math.sqrt(_HOPELESS) * want and want > SAME_WITHIN:
         return (
@@ -137,3 +137,7 @@ def settle(median: float, drawn: tuple[float, float], passes: Sequence[float], w
         )
     more = math.ceil(windows * max((half / want) ** 2, 1.0) - windows) + 1
     return f"about {more} more windows a side at the spread seen (it has {windows})"
+
+
+def _listed(passes: Sequence[float]) -> str:
+    return f"{min(passes):.3f} to {max(passes):.3f}" if len(passes) > 1 else f"{passes[0]:.3f}"

@@ -81,3 +81,11 @@ def test_what_spreads_is_not_called_equal() -> None:
     found = ratio(*passes)
     assert found is not None and found.verdict == "AMBIGUOUS"
     assert "spread so much" in found.settle and "equal" not in found.settle
+
+
+def test_pairs_of_passes_are_told_beside_the_ratio_that_they_are_of() -> None:
+    found = ratio([[1.0] * 5, [1.4] * 5], [[1.0] * 5, [1.0] * 5])
+    assert found is not None and found.settle is not None
+    assert found.settle.startswith(
+        "this ratio is 1.200 over all windows and 1.000 to 1.400 by pair of passes"
+    )
