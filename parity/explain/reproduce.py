@@ -35,7 +35,8 @@ def main() -> int:
     far = np.abs(a - b)
     index = np.unravel_index(int(far.argmax()), far.shape)
     print(f"{first['phase']}/{first['tensor']}, step {first['step']}: RMS of the difference {rms(a - b):.3e}")
-    print(f"RMS {rms(a):.3e}, {rms(b):.3e}; worst at {[int(i) for i in index]}: {a[index]!r}, {b[index]!r}")
+    place, worst = [int(i) for i in index], [float(one[index]) for one in (a, b)]
+    print(f"RMS {rms(a):.3e}, {rms(b):.3e}; worst at {place}: {worst[0]!r}, {worst[1]!r}")
     print(f"all tensors: {out}")
     return int(rms(a - b) > 1e-12 * rms(b))
 
