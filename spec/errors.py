@@ -52,8 +52,13 @@ class RuleError(ValueError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """`did you mean X?  ` for the beginning of a mend; empty where nothing known is near."""
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.3)
+    """`did you mean X?  ` for the beginning of a mend; empty where nothing known is near.
+
+    Near is what differs in a few letters, or has the name as a part of three letters at least.
+    """
+    all_known = list(known)
+    parts = [one for one in all_known if len(name) >= 3 and name in one]
+    near = difflib.get_close_matches(name, all_known, n=1, cutoff=0.6) or parts
     return f"did you mean {near[0]}?  " if near else ""
 
 

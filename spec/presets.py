@@ -105,8 +105,8 @@ def preset(name: str, steps: int | None = None) -> Preset:
       RuleError: no such preset (the nearest name is suggested), or fewer than one step.
     """
     if name not in PRESETS:
-        mend = f"{nearest(name, PRESETS)}presets: {', '.join(PRESETS)}"
-        raise RuleError("A preset is a known one.", repr(name), mend)
+        mend = f"{nearest(name, PRESETS)}presets: {', '.join(PRESETS)}; a pair is named by its folder"
+        raise RuleError("A preset is a known one, a pair a folder.", f"{name!r} is neither", mend)
     if steps is not None and steps < 1:
         raise RuleError("A run has at least one step.", f"--steps {steps}", "take --steps 1 or more")
     make = PRESETS[name]
