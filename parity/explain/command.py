@@ -9,7 +9,7 @@ from parity import folders
 from parity.attribution import charge
 from parity.explain import own_optimizers, reproduction
 from parity.explain.residuals import Left
-from parity.explain.search import Found, Search, Step, Tried
+from parity.explain.search import Found, Search, Step
 from parity.explain.settings import Setting, Told, as_it_was, held_out
 from parity.explain.worker import Worker
 from parity.launch import SideFailed, check_timeout
@@ -163,7 +163,10 @@ def _step(step: Step, edits: tuple[Edit, ...], seen: Setting) -> causes.CauseSte
         before=causes.finite(step.before),
         after=causes.finite(step.after),
         signatures=[look.words for look in step.signatures],
-        confirmed=[_confirmed(one, seen.seen.get((*edits, one.edit), {})) for one in step.confirmed],
+        confirmed=[
+            confirmed(one.edit, seen.seen.get((*edits, one.edit), {}), seen.planted(one.edit))
+            for one in step.confirmed
+        ],
         refuted=[show(one.edit) for one in step.refuted],
         tried=[
             causes.EditTried(
@@ -179,9 +182,18 @@ def _rest(left: Left, step: Step) -> float:
     return causes.finite(left.rms.get(step.first, 0.0))
 
 
-def _confirmed(one: Tried, seen: dict[str, list[str]]) -> causes.Confirmed:
-    edit, was = one.edit, seen.get(one.edit.name, [])
-    mend = {side: mended(edit, side) for side in ("torch", "jax")}
+def confirmed(edit: Edit, seen: dict[str, list[str]], planted: float | None) -> causes.Confirmed:
+    """A cause in words, with how each side would be as the other is.
+
+    Args:
+      seen: what stood on the torch side where edits acted, by their names.
+      planted: the value of the torch side's own edit of this constant.
+    """
+    was, kind = seen.get(edit.name, []), CATALOGUE[edit.name]
+    if kind.factor and was:
+        was = [f"{1.0 if planted is None else planted:g}"]
+    change = replace(edit, value=_more(edit.value, float(was[0]))) if kind.factor and was else edit
+    mend = {side: mended(change, side) for side in ("torch", "jax")}
     back = _as_torch_is(edit, was)
     return causes.Confirmed(
         edit=show(edit),
@@ -199,12 +211,19 @@ def _as_torch_is(edit: Edit, was: list[str]) -> str:
     if len(was) != 1:
         return ""
     form = CATALOGUE[edit.name].mend["jax"]
+    if CATALOGUE[edit.name].factor:
+        return mended(replace(edit, value=_more(float(was[0]), edit.value)), "jax") if edit.value else ""
     if isinstance(form, dict) and "{was}" in form.get(0, ""):
         return form[0].replace("{was}", was[0])
     try:
         return mended(replace(edit, value=float(was[0])), "jax")
     except (ValueError, KeyError):
         return ""
+
+
+def _more(wanted: float, there: float) -> float:
+    """What multiplies one factor into another, in six digits: it was solved for, not read."""
+    return float(f"{wanted / there:.6g}") if there else wanted
 
 
 def mended(edit: Edit, side: str) -> str:

@@ -121,6 +121,13 @@ class Setting:
         self.seen: dict[tuple[Edit, ...], dict[str, list[str]]] = {}
         """What stood where the edits of a try acted inside the model."""
 
+    def planted(self, edit: Edit) -> float | None:
+        """The value of the torch side's own edit of the same constant; None where it has none."""
+        same = (
+            one for one in self._told.edits["torch"] if (one.name, one.target) == (edit.name, edit.target)
+        )
+        return next((one.value for one in same), None)
+
     def prepare(self) -> list[Job]:
         """The JAX side's jobs, to be done in this order before anything else."""
         keep = Keep(steps=tuple(self._probes), dtype="float64")

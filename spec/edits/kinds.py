@@ -73,6 +73,8 @@ class Kind:
     """What a constant that has a `scale` can be."""
     mend: dict[str, str | dict[float, str]] = field(default_factory=dict)
     """By side, how the edited form is written there: `{value}` stands for the value."""
+    factor: bool = False
+    """Whether its value multiplies what stands there, so that a mend tells by how much more."""
     targeted: bool = False
     """Whether it names one tensor."""
     narrow: bool = False

@@ -128,6 +128,7 @@ OF_MODELS = {
         signature="elementwise",
         values=(0.5, 0.25, 2.0),
         scale="linear",
+        factor=True,
         mend={side: "multiply the scores by {value} more" for side in (_TORCH, _JAX)},
         jax=_OWN,
     ),
