@@ -22,7 +22,7 @@ def compare(options: Compare) -> ExitCode:
     """
     started = time.monotonic()
     deliver.check_target(options.json)
-    found = [folders.find(text, Path(options.out)) for text in (options.run_a, options.run_b)]
+    found = [_find(text, Path(options.out)) for text in (options.run_a, options.run_b)]
     pairs = _pairs(*found)
     judged = [judge(a, b) for a, b in pairs]
     numerics = gravest(judged) if judged else None
@@ -49,6 +49,17 @@ def compare(options: Compare) -> ExitCode:
     return ExitCode(result.exit_code)
 
 
+def _find(text: str, out: Path) -> Path:
+    folder = folders.find(text, out)
+    if not (folder / "run.json").is_file():
+        raise RuleError(
+            "What is compared are run folders.",
+            f"{folder}: no run.json in it",
+            "name a folder that parity run, train or bench made, its number, or last",
+        )
+    return folder
+
+
 def _pairs(folder_a: Path, folder_b: Path) -> list[tuple[Measured, Measured]]:
     """Each side that both runs have against itself; where they share none, one against the other. None where
     both were timed and not run for their numbers."""
@@ -69,10 +80,11 @@ def _run_passes(folder: Path) -> dict[str, Path]:
     """The run pass of each side of a run: its first, which is in the run's own precision."""
     passes = _passes(folder, "run")
     if not passes:
+        timed = bool(_passes(folder, "time"))
         raise RuleError(
             "A run that is judged holds a run pass.",
-            f"{folder}: none",
-            "name one of parity run or train; a benchmark is compared with another benchmark",
+            f"{folder}: {'timed passes alone' if timed else 'none'}",
+            "compare a benchmark with a benchmark, a run with a run" if timed else "make the run again",
         )
     return passes
 

@@ -59,7 +59,7 @@ def make_plan(options: Run | Train | Bench) -> Plan:
     Raises:
       RuleError: an unknown name, or a combination that cannot be run here.
     """
-    backends = parse_backends(options.backend)
+    backends = parse_backends(options.backend, alone=isinstance(options, Train))
     pair = read.outline(options.preset) if read.is_pair(options.preset) else None
     chosen = from_pair(pair, options) if pair else preset(options.preset, options.steps)
     for side in backends:
@@ -161,12 +161,13 @@ def _with_training(plan: Plan, options: Run | Train) -> Plan:
     )
 
 
-def parse_backends(text: str) -> tuple[str, ...]:
-    """The sides of `torch,jax`, in the order of `SIDES`."""
+def parse_backends(text: str, *, alone: bool = False) -> tuple[str, ...]:
+    """The sides of `torch,jax`, in the order of `SIDES`; `alone` where the command runs one of them."""
     names = [name.strip() for name in text.split(",")]
     unknown = [name for name in names if name not in SIDES]
     if unknown or len(set(names)) != len(names):
-        raise RuleError("A backend is torch or jax, each once.", f"--backend {text}", "take torch,jax")
+        mend = "take --backend torch or --backend jax" if alone else "take --backend torch,jax or one of them"
+        raise RuleError("A backend is torch or jax, each once.", f"--backend {text}", mend)
     return tuple(side for side in SIDES if side in names)
 
 

@@ -193,11 +193,14 @@ class RunSpec:
     def __post_init__(self) -> None:
         problem, world_size = self.problem, self.execution.world_size
         if problem.global_batch % (world_size * problem.micro_batches):
+            mend = f"take a multiple of {world_size * problem.micro_batches} for --global-batch"
+            if problem.workload == "pair":
+                mend = "take fewer --devices or --micro-batches, or give batches() as many more rows"
             raise RuleError(
                 "Processes times micro-batches divide the global batch.",
                 f"global batch {problem.global_batch}, processes {world_size}, "
                 f"micro-batches {problem.micro_batches}",
-                f"take a multiple of {world_size * problem.micro_batches} for --global-batch",
+                mend,
             )
         if problem.precision == "tf32" and self.execution.device == "cpu":
             raise RuleError("The tf32 profile needs a GPU.", "device cpu", "take --precision strict")

@@ -10,14 +10,25 @@ import pytest
 
 from parity import cli
 from spec.data.shards import write_shard
-from tests.parity.conftest import Parity, command, environ
+from tests.parity.conftest import ROOT, Parity, command, environ
+
+PAIR = ROOT / "examples" / "planted_mistake"
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         ("run tiy", "did you mean tiny"),
-        ("run tiny --backend tensorflow", "torch or jax"),
+        ("run nope", "mend:  presets: tiny, "),
+        (
+            "run my_piar",
+            "mend:  presets: tiny, toy-mlp, micro, mini, gpt2-124m; a pair is named by its folder",
+        ),
+        (f"run {PAIR} --devices 3", "fewer --devices or --micro-batches, or give batches()"),
+        (f"run {PAIR} --micro-batches 5", "fewer --devices or --micro-batches, or give batches()"),
+        ("run tiny --backend tensorflow", "take --backend torch,jax or one of them"),
+        ("train tiny --backend nope", "take --backend torch or --backend jax"),
+        ("compare . .", "name a folder that parity run, train or bench made"),
         ("run tiny --device cuda --devices 64", "--devices 64"),
         ("run tiny --precision tf32 --device cpu", "needs a GPU"),
         ("run tiny --mode torch=graph --device cpu", "needs a CUDA device"),
