@@ -34,7 +34,9 @@ def load(path: Path | str, functions: Sequence[str]) -> ModuleType:
     if str(path.parent) not in sys.path:
         sys.path.insert(0, str(path.parent))
     with told(
-        path, "A pair's file can be imported.", f"mend the line; python {path} shows the whole of the error"
+        path,
+        "A pair's file can be imported.",
+        f"correct the line; python {path} shows the whole of the error",
     ):
         spec.loader.exec_module(module)
     missing = [function for function in functions if not callable(getattr(module, function, None))]

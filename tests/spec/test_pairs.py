@@ -51,7 +51,10 @@ MISTAKES = {
     "no pair": ("def batches(step):\n    return {}\n", "no pair = Pair"),
     "another option": (HEAD.replace("steps=3", "stepz=3") + GOOD, "pair.py:3: TypeError"),
     "a wrong value": (HEAD.replace("steps=3", "init='numpy'") + GOOD, "pair.py:3: init 'numpy'"),
-    "a syntax error": (HEAD + "def batches(step:\n", "pair.py:4: SyntaxError: '(' was never closed mend the"),
+    "a syntax error": (
+        HEAD + "def batches(step:\n",
+        "pair.py:4: SyntaxError: '(' was never closed correct the",
+    ),
     "an import that fails": ("import no_such\n" + HEAD + GOOD, "pair.py:1: ModuleNotFoundError"),
     "an error in batches": (HEAD + "def batches(step):\n    return y\n", "pair.py:5 in batches: NameError"),
     "no dictionary": (HEAD + "def batches(step):\n    return 3\n", "batches(0) is int"),
