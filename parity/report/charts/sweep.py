@@ -56,8 +56,8 @@ class Crossing:
     letter: str
     batch: float
     step_ms: float
-    between: tuple[float, float] | None
-    """Its interval, by batch; None where it has none."""
+    between: tuple[float, float]
+    """Its interval, by batch."""
 
 
 def draw(
@@ -121,9 +121,8 @@ def _crossings(crossings: Sequence[Crossing], x: axes.Scale, y: axes.Scale, area
     for one, foot in zip(ordered, feet, strict=True):
         at = x(one.batch)
         yield svg.line(at, y(one.step_ms), at, area.bottom, "drop")
-        if one.between is not None:
-            low, high = map(x, one.between)
-            yield svg.rect(low, area.bottom - 3, max(high - low, 1.0), 6, "extent")
+        low, high = map(x, one.between)
+        yield svg.rect(low, area.bottom - 3, max(high - low, 1.0), 6, "extent")
         yield svg.element("circle", cx=at, cy=y(one.step_ms), r=7.0, class_="ring")
         yield svg.text(foot, area.bottom - 8, one.letter, "lane")
 

@@ -26,9 +26,9 @@ _STEPS = 60
 
 @dataclass(frozen=True)
 class Crossed:
-    """What is told of two contenders, and the letters of their crossings in the picture."""
+    """What is told of two contenders, and the letter of a crossing of theirs in the picture."""
 
-    letters: str
+    letter: str
     words: str
 
 
@@ -88,7 +88,7 @@ def section(result: Result) -> Section | None:
     rows = [Row(batch, _cells(batch, contenders, points, found.target)) for batch in found.batches]
     return Section(
         picture=_picture(found, contenders, lettered) if contenders else None,
-        crossings=[Crossed(", ".join(letters), f"{words}.") for letters, words in told],
+        crossings=[Crossed(letter, f"{words}.") for letter, words in told],
         contenders=contenders,
         rows=rows if contenders else [],
         models=list(_models(found, contenders)),
@@ -102,12 +102,11 @@ def _sentence(words: str) -> str:
     return f"{words[:1].upper()}{words[1:]}."
 
 
-def _lettered(crossings: Sequence[Crossing]) -> Iterator[list[str]]:
-    """The letters of each pair's crossings, in the order of the result."""
+def _lettered(crossings: Sequence[Crossing]) -> Iterator[str]:
+    """The letter of each crossing, in the order of the result; none where two do not cross."""
     letters = iter(string.ascii_uppercase + string.ascii_lowercase)
     for one in crossings:
-        at = [] if one.batch is None else [one.batch, *one.further]
-        yield [next(letters, "*") for _ in at]
+        yield "" if one.batch is None else next(letters, "*")
 
 
 def _cells(
@@ -181,17 +180,14 @@ def _notes(sweep: Sweep) -> Iterator[str]:
         yield bench_table.predicted(sweep)
 
 
-def _picture(sweep: Sweep, contenders: Sequence[Contender], lettered: Sequence[Sequence[str]]) -> Picture:
+def _picture(sweep: Sweep, contenders: Sequence[Contender], lettered: Sequence[str]) -> Picture:
     sides = [side for side, _ in contenders]
     lines = {
         " ".join(who): _line(sweep, who, number, sides[:number].count(who[0]))
         for number, who in enumerate(contenders)
     }
-    marks = [
-        mark
-        for one, letters in zip(sweep.crossings, lettered, strict=True)
-        for mark in _marks(one, letters, lines)
-    ]
+    crossings = zip(sweep.crossings, lettered, strict=True)
+    marks = [mark for one, letter in crossings if (mark := _mark(one, letter, lines)) is not None]
     told = "; ".join(
         f"{name} from {line.points[0].median:.4g} ms at batch {line.points[0].batch:g} "
         f"to {line.points[-1].median:.4g} ms at {line.points[-1].batch:g}"
@@ -243,20 +239,15 @@ def _curve(model: HostModel | None, mode: str, own: Sequence[SweepPoint]) -> tup
     return tuple((batch, time) for batch, time in found if time is not None)
 
 
-def _marks(
-    one: Crossing, letters: Sequence[str], lines: Mapping[str, chart.Line]
-) -> Iterator[chart.Crossing]:
-    """Its crossings on the first one's line; the first has an interval, cut to the sweep."""
+def _mark(one: Crossing, letter: str, lines: Mapping[str, chart.Line]) -> chart.Crossing | None:
+    """A crossing on the first one's line, its interval cut to the sweep."""
     line = lines.get(one.a)
     if one.batch is None or line is None:
-        return
-    for number, (letter, batch) in enumerate(zip(letters, [one.batch, *one.further], strict=True)):
-        between = None
-        if number == 0 and len(one.ci95) == 2:
-            low, high = one.ci95
-            ends = line.points[0].batch, line.points[-1].batch
-            between = ends[0] if low is None else low, ends[1] if high is None else high
-        yield chart.Crossing(letter, batch, _at(line, batch), between)
+        return None
+    low, high = one.ci95
+    first, last = line.points[0].batch, line.points[-1].batch
+    between = first if low is None else low, last if high is None else high
+    return chart.Crossing(letter, one.batch, _at(line, one.batch), between)
 
 
 def _at(line: chart.Line, batch: float) -> float:
