@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -175,7 +176,31 @@ def _step(step: Step, edits: tuple[Edit, ...], seen: Setting) -> causes.CauseSte
             for one in step.tried
         ],
         failed=step.failed,
+        limits=list(
+            limits(step, {name for one in step.tried for name in seen.seen.get((*edits, one.edit), {})})
+        ),
     )
+
+
+def limits(step: Step, met: Collection[str]) -> Iterator[str]:
+    """What a step that found no cause could not try: an edit of a model reaches all calls of a kind at once.
+
+    Args:
+      met: kinds of edits that met a call in the model.
+    """
+    looks = {look.name for look in step.signatures}
+    names = dict.fromkeys(
+        one.edit.name
+        for one in step.tried
+        if one.edit.name in met
+        and CATALOGUE[one.edit.name].reach == "model"
+        and CATALOGUE[one.edit.name].signature in looks
+    )
+    if names and not step.confirmed:
+        yield (
+            f"{', '.join(names)} in one place alone: it was changed in the whole model at once, and where "
+            f"one of several differs no value closes it; compare what both sides have at {step.first.tensor}"
+        )
 
 
 def _rest(left: Left, step: Step) -> float:
@@ -261,6 +286,7 @@ def lines(explanation: causes.Explanation) -> list[str]:
         nearest = sorted(step.tried, key=lambda one: (-one.closed, one.left))[:3]
         if not step.confirmed and nearest:
             found.append("   nearest: " + ", ".join(f"{one.edit} leaves {one.left:.1e}" for one in nearest))
+        found += [f"   not tried: {words}" for words in step.limits]
     what = "passes" if explanation.update_rules is not None else "edited passes"
     found += ["", f"{explanation.passes} {what} in {explanation.seconds:.0f} s: {explanation.folder}"]
     if explanation.reproduction:

@@ -75,28 +75,28 @@ def _ratio(left: Left, reference: Reference) -> Iterator[Signature]:
     """All failing tensors of the phase and step are one number times the other side's."""
     first = left.failing[0]
     keys = [key for key in left.failing if key.phase == first.phase and key.step == first.step]
-    ratios, misses = [], []
+    shares, misses = [], []
     for key in keys:
         found = _share(left, reference, key)
         if found is None:
             continue
-        ratios.append(1 + found[0])
+        shares.append(found[0])
         misses.append(found[1])
-    if not ratios:
+    if not shares:
         return
-    spread = max(ratios) - min(ratios)
-    if max(misses) < 0.05 and spread <= max(_ALIKE * abs(ratios[0] - 1), 1e-12):
+    spread = max(shares) - min(shares)
+    if max(misses) < 0.05 and spread <= max(_ALIKE * abs(shares[0]), 1e-12):
         yield Signature(
             "one ratio for all tensors",
-            f"{first.phase} of step {first.step}: torch / jax = {np.mean(ratios):.9g} in all "
-            f"{len(ratios)} tensors",
+            f"{first.phase} of step {first.step}: torch / jax = "
+            f"{_ratio_words(float(np.mean(shares)))} in all {len(shares)} tensors",
         )
         return
     own, count = _share(left, reference, first), left.differences[first].size
     if own is not None and own[1] < _ALIKE and count >= _MANY:
         yield Signature(
             "one ratio for all elements",
-            f"{first}: torch / jax = {1 + own[0]:.9g} in all {count} elements",
+            f"{first}: torch / jax = {_ratio_words(own[0])} in all {count} elements",
         )
 
 
@@ -115,6 +115,13 @@ def _share(left: Left, reference: Reference, key: Key) -> tuple[float, float] | 
     return (share, rms(d - share * b) / whole) if whole else None
 
 
+def _ratio_words(share: float) -> str:
+    """1 + share; the distance from 1 by itself where the digits of the sum would hide it."""
+    if abs(share) >= _ALIKE:
+        return f"{1 + share:.9g}"
+    return f"1 {'-' if share < 0 else '+'} {abs(share):.3g}"
+
+
 def _rows(left: Left, first: Key, reference: Reference) -> Iterator[Signature]:
     """Every row is the other side's times a number of its own: what normalises a row differs."""
     d = left.differences[first]
@@ -129,7 +136,7 @@ def _rows(left: Left, first: Key, reference: Reference) -> Iterator[Signature]:
     ):
         return
     words = f"{first}: each row is the other side's times a number of its own, torch / jax from "
-    words += f"{1 + share_N.min():.6g} to {1 + share_N.max():.6g}"
+    words += f"{_ratio_words(share_N.min())} to {_ratio_words(share_N.max())}"
     if share_N.min() >= 0 or share_N.max() <= 0:
         words += ", all on one side of 1: as an eps does, largest where inputs are small; large rows hide it"
         yield Signature("largest where inputs are small", words)

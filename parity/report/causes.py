@@ -55,6 +55,8 @@ class CauseStep(Struct, kw_only=True):
     tried: list[EditTried]
     failed: dict[str, str]
     """Edits whose pass broke off, and why."""
+    limits: list[str] = []
+    """What was not tried though it would look like this, in words; empty where an edit is confirmed."""
 
 
 class Explanation(Struct, kw_only=True):

@@ -80,6 +80,7 @@ def _cause(step: CauseStep) -> Cause:
         facts.append(("with it, on what was held out", _rms(step.after)))
     facts += [("looks like", words) for words in step.signatures]
     facts += [("helps here, but not on what was held out", edit) for edit in step.refuted]
+    facts += [("not tried", words) for words in step.limits]
     tried = [
         [one.edit, str(one.closed), str(one.opened), _rms(one.left)]
         for one in sorted(step.tried, key=lambda one: (-one.closed, one.opened, one.left))

@@ -6,10 +6,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from parity.explain.command import limits
 from parity.explain.residuals import Key, Left
+from parity.explain.search import Step, Tried
 from parity.explain.signature import Signature, signatures
 from parity.judge.measures import rms
 from spec.data.folder import batch_file
+from spec.edits import Edit
 from spec.weights import save_tensors
 
 KEY = Key(0, "act", "norm")
@@ -42,6 +45,14 @@ def test_an_eps_scales_every_row_by_its_own_number_to_one_side(looks) -> None:  
     assert look.name == "largest where inputs are small" and "large rows hide it" in look.words
 
 
+def test_a_ratio_close_to_1_is_told_by_its_distance(looks) -> None:  # type: ignore[no-untyped-def]
+    y_NC = RNG.normal(size=(3, 16))
+    (look,) = looks(y_NC * (1 + 1e-7 * np.array([1, 2, 5]))[:, None], y_NC)
+    assert "torch / jax from 1 + 1e-07 to 1 + 5e-07" in look.words
+    (look,) = looks(y_NC * (1 - 3e-8), y_NC)
+    assert "torch / jax = 1 - 3e-08 in all 1 tensors" in look.words
+
+
 def test_rounding_of_a_variance_scales_rows_to_both_sides(looks) -> None:  # type: ignore[no-untyped-def]
     y_NC = RNG.normal(size=(6, 16))
     (look,) = looks(y_NC * (1 + 1e-6 * np.array([1, -1, 2, -2, 3, -3]))[:, None], y_NC)
@@ -52,6 +63,18 @@ def test_one_ratio_is_no_ratio_for_each_row(looks) -> None:  # type: ignore[no-u
     y_NC = RNG.normal(size=(6, 16))
     (look,) = looks(y_NC * 55.5, y_NC * 3072**0.5)
     assert look.name == "one ratio for all tensors" and "torch / jax = 1.00134" in look.words
+
+
+def test_what_was_changed_in_the_whole_model_at_once_is_said_where_nothing_is_found() -> None:
+    """One norm of several has another eps: no value for all of them closes the difference."""
+    left = Left({}, {KEY: 1e-6}, {KEY: True})
+    tried = [Tried(Edit(name=name, value=1e-5), left, 0, 0) for name in ("rmsnorm_eps", "layernorm_eps")]
+    step = Step(KEY, 5e-6, [Signature("largest where inputs are small", "")], tried)
+    (words,) = limits(step, {"rmsnorm_eps"})
+    assert words.startswith("rmsnorm_eps in one place alone") and words.endswith("at norm")
+    assert not list(limits(step, set())), "no call of the kind is in the model"
+    step.confirmed = tried[:1]
+    assert not list(limits(step, {"rmsnorm_eps"}))
 
 
 def test_nothing_at_position_0_is_told_with_what_follows(looks) -> None:  # type: ignore[no-untyped-def]
