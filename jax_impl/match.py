@@ -128,6 +128,7 @@ def match(described: Path, files: PairFiles, own: Description, probe: Probe) -> 
     return replace(
         _told(settled),
         links=(*settled.links, *kept),
+        precision=torch.precision,
         paths=_paths(own),
         unmatched_torch=_named(lost[0]),
         unmatched_jax=_named(lost[1]),

@@ -6,6 +6,13 @@ from parity.report.result import PairRecord
 from spec.mapping.links import Link, Part, part_shape
 from spec.pairs.match import Match
 
+_ROUNDING = 1e-9
+"""What rounding leaves between two models in float64 at most. A gradient that is nothing but rounding is held
+against a millionth of the whole model's, so 1e-16 of that can be 1e-10."""
+_NARROW_LAYER = 1e-6
+"""What is left at most where some layer computes in float32 whatever it is given, as flax's attention does:
+its rounding of 6e-8, over the sums of a layer."""
+
 
 def pair_record(folder: str, init: str, match: Match | None) -> PairRecord:
     """The record of a pair; without a match where one side runs alone."""
@@ -75,9 +82,22 @@ def notes(match: Match) -> Iterator[str]:
             f"map: {len(match.links)} links, proven: losses {match.loss_apart:.1e} apart, gradients "
             f"{match.gradient_apart:.1e} at most"
         )
+        yield from _apart(match)
     elif match.tried:
         yield (
             f"map: not proven, no candidate of {match.tried} makes the gradients agree; the likeliest was "
             f"taken (loss {match.loss_apart:.1e} apart, gradient of {match.worst_gradient} "
             f"{match.gradient_apart:.1e})"
         )
+
+
+def _apart(match: Match) -> Iterator[str]:
+    """What float64 shows of two models under a map that is proven: a small constant bends no map."""
+    if match.precision != "f64" or max(match.loss_apart, match.gradient_apart) <= _ROUNDING:
+        return
+    words = f"in float64, before training, the gradient of {match.worst_gradient} already differs by "
+    words += f"{match.gradient_apart:.1e}, where rounding leaves about 1e-15"
+    if match.gradient_apart > _NARROW_LAYER:
+        yield f"the map is proven, the models are not equal: {words}; a constant may differ: parity explain"
+    else:
+        yield f"{words}: a layer that always computes in float32, or a small constant: parity explain tells"

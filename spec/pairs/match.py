@@ -33,6 +33,8 @@ class Match:
     worst_gradient: str = ""
     """The torch tensor whose gradients are farthest apart, and how far, relative to their RMS."""
     gradient_apart: float = 0.0
+    precision: str = ""
+    """The precision profile in which both models were asked; empty where they were not."""
     zero_gradients: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Rows [start, stop) of torch tensors whose exact gradient is zero."""
     reasons: tuple[str, ...] = ()
