@@ -36,7 +36,7 @@ def test_a_sweep_is_a_chart_and_a_table_and_no_dump(tmp_path: Path) -> None:
     )
     assert marks.count("ring") == 2 * 2, "where they cross, and where they cross again"
     words = " ".join(read.words)
-    assert "A, B : torch eager is faster below batch" in words and "jax jit from there to" in words
+    assert "A : torch eager is faster below batch" in words and "B : from batch" in words
     assert "device is slower from batch" in words and "beyond the sweep" not in words
     assert [word for word in read.words if word.endswith("every window, every figure")] == [
         f"Batch {batch}: every window, every figure" for batch in (1, 4, 16, 64, 256)
