@@ -136,7 +136,7 @@ def _point(point: SweepPoint | None) -> str:
         return "-"
     at = point.step_ms
     text = f"{words.compact(at.median)} ({words.compact(at.p10)}-{words.compact(at.p90)})"
-    return text if point.fitted or point.error is None else f"{text}, {100 * point.error:+.0f} %"
+    return text if point.fitted or point.error is None else f"{text}, {100 * point.error:+.1f} %"
 
 
 def crossings(sweep: Sweep) -> Iterator[str]:
@@ -210,7 +210,7 @@ def predicted(sweep: Sweep) -> str:
     worst = max((point for point in sweep.points if not point.fitted and point.error is not None), key=_miss)
     return (
         f"predicted within {100 * sweep.target:.0f} %: {within} of {total} points; the worst is "
-        f"{worst.side} {worst.mode} at batch {worst.batch}, off by {100 * (worst.error or 0):+.0f} %"
+        f"{worst.side} {worst.mode} at batch {worst.batch}, off by {100 * (worst.error or 0):+.1f} %"
     )
 
 
