@@ -24,6 +24,7 @@ from parity.speed.figures import TimePass
 from parity.speed.statistics import ratio, spread
 from spec.data.batches import open_source
 from spec.environment import describe_environment
+from spec.job import PREPARED_BATCHES
 from spec.presets import run_spec
 from spec.run import AUTO_MODES, Execution
 
@@ -156,14 +157,14 @@ def _side(side: str, problem: Any, execution: Execution) -> tuple[Any, Any, Call
         from torch_impl import feed, trainer, work
 
         own = trainer.Trainer(problem, execution, execution.torch_mode)
-        rows = feed.Feed(source, problem, own.ranks, cycle=work.PREPARED_BATCHES)
+        rows = feed.Feed(source, problem, own.ranks, cycle=PREPARED_BATCHES)
         return own, rows, lambda steps: 1e3 * work._window_s(own, rows, steps) / steps
     from jax_impl import feed as jax_feed
     from jax_impl import trainer as jax_trainer
     from jax_impl import work as jax_work
 
     jax_own = jax_trainer.Trainer(problem, execution, execution.jax_mode)
-    jax_rows = jax_feed.Feed(source, problem, jax_own.ranks, cycle=jax_work.PREPARED_BATCHES)
+    jax_rows = jax_feed.Feed(source, problem, jax_own.ranks, cycle=PREPARED_BATCHES)
     return jax_own, jax_rows, lambda steps: 1e3 * jax_work._window(jax_own, jax_rows, steps)["wall_s"] / steps
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from parity.folders import RUN
 from parity.judge.align import Curve, Measured, read_curve
 from parity.judge.chain import Chain
 from parity.plan import Plan
@@ -49,7 +50,7 @@ def write_run(
         "environment": describe_environment(),
         **(stated or {}),
     }
-    record.write_json(folder / "run.json", content)
+    record.write_json(folder / RUN, content)
 
 
 def run_ref(folder: Path, plan: Plan) -> RunRef:

@@ -22,7 +22,9 @@ def compare(options: Compare) -> ExitCode:
     """
     started = time.monotonic()
     deliver.check_target(options.json)
-    found = [_find(text, Path(options.out)) for text in (options.run_a, options.run_b)]
+    found = [folders.find(text, Path(options.out)) for text in (options.run_a, options.run_b)]
+    for folder in found:
+        folders.read_run(folder)
     pairs = _pairs(*found)
     judged = [judge(a, b) for a, b in pairs]
     numerics = gravest(judged) if judged else None
@@ -47,17 +49,6 @@ def compare(options: Compare) -> ExitCode:
     against.compare(result, found, options)
     deliver.deliver(result, None, options.json)
     return ExitCode(result.exit_code)
-
-
-def _find(text: str, out: Path) -> Path:
-    folder = folders.find(text, out)
-    if not (folder / "run.json").is_file():
-        raise RuleError(
-            "What is compared are run folders.",
-            f"{folder}: no run.json in it",
-            "name a folder that parity run, train or bench made, its number, or last",
-        )
-    return folder
 
 
 def _pairs(folder_a: Path, folder_b: Path) -> list[tuple[Measured, Measured]]:

@@ -82,7 +82,7 @@ def find(text: str, out: Path, holds: str = RESULT) -> Path:
     if text.isdigit() and int(text) in runs:
         return runs[int(text)]
     known = ", ".join(f"{number:04d}" for number in sorted(runs)[-5:]) or "none"
-    within = path.is_file() and (path.parent / "run.json").is_file()
+    within = path.is_file() and (path.parent / RUN).is_file()
     raise RuleError(
         "A run is a folder, a number or last.",
         f"{text!r}; newest in {out}: {known}",

@@ -52,7 +52,8 @@ class JitOptions:
     """One of `ARRAYS`."""
     overlap: bool = False
     """XLA's latency-hiding scheduler: what is reduced travels while other work goes on. With all gradients in
-    one array there is one reduction, at the end; `apart` and `buckets` give it something to hide."""
+    one array there is one reduction, at the end; `apart` and `buckets` make several. On two H200s XLA made
+    the same program without it."""
     one_process: bool = False
     """One process holds all devices of the run, on one host, instead of one each."""
 

@@ -98,7 +98,7 @@ def _folder(
                 "leave --into out",
             )
         blocks.check_goes_on(into, plan, declared, describe_environment())
-        if (saved := into / "result.json").exists():
+        if (saved := into / folders.RESULT).exists():
             # What cannot be read is said before hours are measured into it.
             deliver.read(saved)
         return into, plan
@@ -202,7 +202,7 @@ def _go_on(folder: Path, held: Sequence[Held], timed: Sequence[BenchRow]) -> lis
 
 def _earlier(folder: Path, call: Call) -> list[LaunchRecord]:
     """The launches of earlier calls, as far as their result was written."""
-    path = folder / "result.json"
+    path = folder / folders.RESULT
     return deliver.read(path).launches if call.number > 1 and path.exists() else []
 
 

@@ -24,8 +24,8 @@ def find(a: str, b: str, curve: Curve) -> list[Crossing]:
     where there is none.
 
     The interval is that of bootstrap draws: windows drawn anew within each pass, and in each draw the nearest
-    crossing looked for that goes the same way. Draws without one count as crossings beyond the sweep, on the
-    side where the two came nearer to each other.
+    crossing looked for that goes the same way. A draw without one counts as before all batches where its
+    curves begin as they lie after the crossing, else as after all.
 
     Args:
       a: the name of the one contender; likewise b.
@@ -61,13 +61,16 @@ def _log_ratio(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def _changes(logs: np.ndarray, ratios: np.ndarray) -> list[tuple[float, bool]]:
-    """Log batch of each change of sign, and whether a is the slower one after it."""
-    steps = zip(logs, logs[1:], ratios, ratios[1:], strict=False)
-    return [
-        (float(log + (log_after - log) * here / (here - there)), bool(here < 0))
-        for log, log_after, here, there in steps
-        if (here < 0) != (there < 0)
-    ]
+    """Log batch of each change of sign, and whether a is the slower one after it; equal is no change."""
+    signs = np.sign(ratios)
+    for i in range(1, len(signs)):
+        signs[i] = signs[i] or signs[i - 1]
+    found = []
+    for i in range(len(signs) - 1):
+        if signs[i] * signs[i + 1] < 0:
+            share = ratios[i] / (ratios[i] - ratios[i + 1])
+            found.append((float(logs[i] + (logs[i + 1] - logs[i]) * share), bool(signs[i] < 0)))
+    return found
 
 
 def _nearest(logs: np.ndarray, ratios: np.ndarray, at: float, rising: bool) -> float:
@@ -75,7 +78,8 @@ def _nearest(logs: np.ndarray, ratios: np.ndarray, at: float, rising: bool) -> f
     alike = [log for log, way in _changes(logs, ratios) if way == rising]
     if alike:
         return min(alike, key=lambda log: abs(log - at))
-    return -math.inf if abs(ratios[0]) < abs(ratios[-1]) else math.inf
+    # Who is the slower one before a change is that still, or already.
+    return -math.inf if (ratios[0] > 0) == rising else math.inf
 
 
 def _batch(log: float) -> float | None:

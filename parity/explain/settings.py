@@ -80,7 +80,7 @@ class Told:
                 f"{folder}: finished ones of {', '.join(passes) or 'none'}",
                 "make a run with parity run",
             )
-        result = folders.read_json(folder / "result.json")
+        result = folders.read_json(folder / folders.RESULT)
         spec = codec.from_dict(RunSpec, content["spec"])
         first = (result.get("numerics") or {}).get("first_divergence") or {}
         return Told(

@@ -93,11 +93,14 @@ def notes(match: Match) -> Iterator[str]:
 
 def _apart(match: Match) -> Iterator[str]:
     """What float64 shows of two models under a map that is proven: a small constant bends no map."""
-    if match.precision != "f64" or max(match.loss_apart, match.gradient_apart) <= _ROUNDING:
+    apart = max(match.loss_apart, match.gradient_apart)
+    if match.precision != "f64" or apart <= _ROUNDING:
         return
-    words = f"in float64, before training, the gradient of {match.worst_gradient} already differs by "
-    words += f"{match.gradient_apart:.1e}, where rounding leaves about 1e-15"
-    if match.gradient_apart > _NARROW_LAYER:
+    of_loss = match.loss_apart > match.gradient_apart
+    what = "the loss" if of_loss else f"the gradient of {match.worst_gradient}"
+    words = f"in float64, before training, {what} already differs by {apart:.1e}"
+    words += ", where rounding leaves about 1e-15"
+    if apart > _NARROW_LAYER:
         yield f"the map is proven, the models are not equal: {words}; a constant may differ: parity explain"
     else:
         yield f"{words}: a layer that always computes in float32, or a small constant: parity explain tells"

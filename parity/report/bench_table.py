@@ -150,8 +150,8 @@ def crossings(sweep: Sweep) -> Iterator[str]:
             end = "whether they cross elsewhere is not known" if part else "they do not cross"
             yield f"{one.below} has a lesser median than {slower} at {part or 'every batch'}: {end}"
             continue
-        beyond = "beyond these" if part else "beyond the sweep"
-        low, high = ((beyond if bound is None else f"{bound:.3g}") for bound in one.ci95)
+        none = f"none within {'these' if part else 'the sweep'}"
+        low, high = ((none if bound is None else f"{bound:.3g}") for bound in one.ci95)
         at = f"batch {one.batch:.3g} (95 % {low} to {high})"
         words = f"{one.below} is faster below {at}, {one.above} above it"
         if (one.a, one.b) in told:

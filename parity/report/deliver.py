@@ -53,7 +53,7 @@ def keep(result: Result, folder: Path) -> str:
     Returns:
       Why there is no page; empty where there is one. The verdict stands without it.
     """
-    write(result, folder / "result.json")
+    write(result, folder / folders.RESULT)
     try:
         page.write(folder)
     except Exception as error:
@@ -77,7 +77,7 @@ def deliver_part(part: Struct, lines: Sequence[str], target: str | None) -> None
 
 def add_to_result(folder: Path, **parts: causes.Explanation | causes.Power) -> None:
     """Puts what was found into the run's `result.json`, in place of what an earlier one found there."""
-    path = folder / "result.json"
+    path = folder / folders.RESULT
     result = read(path)
     for name, part in parts.items():
         setattr(result, name, part)
@@ -98,7 +98,7 @@ def read(path: Path) -> Result:
     try:
         return msgspec.json.decode(folders.read_bytes(path), type=Result)
     except msgspec.DecodeError as error:
-        raise RuleError("A saved result is whole.", f"{path}: {error}", "make the run again") from None
+        raise folders.not_whole(path, str(error)) from None
 
 
 def tell_failures(launches: list[LaunchRecord], folder: Path) -> None:

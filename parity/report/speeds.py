@@ -75,7 +75,7 @@ class Crossing(Struct, kw_only=True):
     batch: float | None
     """Interpolated in the logarithms of batch and ratio; null where they do not cross within the sweep."""
     ci95: list[float | None]
-    """Bounds; null where draws of the windows show no crossing on that side of the sweep."""
+    """Bounds; null where draws of the windows show no such crossing within the sweep."""
     below: str
     """The faster one at batches right below."""
     above: str

@@ -15,12 +15,10 @@ import numpy as np
 from spec.data.folder import batch_file
 from spec.data.rows import Batch
 from spec.errors import RuleError
+from spec.job import PREPARED_BATCHES
 from spec.pairs import user_code
 from spec.pairs.pair import FILE, Pair
 from spec.weights import save_tensors
-
-LEAST_STEPS = 4
-"""Batches that are written at least: a `time` job repeats so many."""
 
 _NUMBERS = "A batch's arrays hold numbers or booleans, rows first."
 _RECTANGULAR = (
@@ -59,11 +57,11 @@ def outline(folder: Path) -> Outline:
 
 
 def write(folder: Path, out: Path, steps: int) -> None:
-    """Writes the batches of steps [0, max(steps, LEAST_STEPS)) to `out`, one file each."""
+    """Writes the batches of steps [0, max(steps, PREPARED_BATCHES)) to `out`, one file each."""
     path = folder.absolute() / FILE
     module = read(path)
     first = one_batch(module, path, 0)
-    for step in range(max(steps, LEAST_STEPS)):
+    for step in range(max(steps, PREPARED_BATCHES)):
         batch = one_batch(module, path, step)
         _refuse_other_arrays(first, batch, path, step)
         save_tensors(batch_file(out, step), {f"batch/{name}": array for name, array in batch.items()})

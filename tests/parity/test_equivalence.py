@@ -162,7 +162,7 @@ def test_sides_that_were_not_given_the_same_are_not_tested(tmp_path: Path) -> No
 
 
 def test_another_test_is_refused_with_both_values(tmp_path: Path) -> None:
-    run = {"spec": {}, "environment": {}}
+    run = {"spec": {}, "backends": [], "edits": {}, "environment": {}}
     record.write_json(tmp_path / "run.json", run | stated().told())
     before = statement.read_statement(tmp_path)
     statement.refuse_another(before, stated(), tmp_path)

@@ -28,7 +28,7 @@ PAIR = ROOT / "examples" / "planted_mistake"
         (f"run {PAIR} --micro-batches 5", "fewer --devices or --micro-batches, or give batches()"),
         ("run tiny --backend tensorflow", "take --backend torch,jax or one of them"),
         ("train tiny --backend nope", "take --backend torch or --backend jax"),
-        ("compare . .", "name a folder that parity run, train or bench made"),
+        ("compare . .", "name another run by its folder"),
         ("run tiny --device cuda --devices 64", "--devices 64"),
         ("run tiny --precision tf32 --device cpu", "needs a GPU"),
         ("run tiny --mode torch=graph --device cpu", "needs a CUDA device"),

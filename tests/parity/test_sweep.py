@@ -159,6 +159,33 @@ def test_curves_that_cross_twice_say_so_twice() -> None:
     assert "b is faster below batch" in text and "on it is b again [a / b]" in text
 
 
+def test_curves_that_touch_do_not_cross() -> None:
+    equal = {1: ([[1.0] * 4], [[2.0] * 4]), 4: ([[1.0] * 4], [[1.0] * 4]), 16: ([[1.0] * 4], [[2.0] * 4])}
+    (found,) = crossing.find("a", "b", equal)
+    assert (found.batch, found.below, found.above) == (None, "a", "a")
+    equal[16] = ([[2.0] * 4], [[1.0] * 4])
+    (found,) = crossing.find("a", "b", equal)
+    assert found.batch == pytest.approx(4) and (found.below, found.above) == ("a", "b")
+
+
+def test_a_crossing_that_some_draws_have_not_lies_on_the_side_that_they_show() -> None:
+    """a is the slower one at 16 by a hair: in draws without that, it is still the faster one to the end."""
+    hair: dict[int, Any] = {
+        batch: ([[ratio] * 7] * 2, [[1.0] * 7] * 2)
+        for batch, ratio in ((1, 0.5), (4, 0.9), (64, 0.9), (256, 0.5))
+    }
+    hair[16] = ([[0.96] * 3 + [1.02] * 4] * 2, [[1.0] * 7] * 2)
+    first, second = crossing.find("a", "b", hair)
+    assert first.ci95[0] is not None and first.ci95[1] is None
+    assert second.ci95[0] is None and second.ci95[1] is not None
+    text = "\n".join(
+        bench_table.notes(
+            result_of(SimpleNamespace(crossings=[first, second], batches=sorted(hair), points=[], fitted=[]))
+        )
+    )
+    assert "to none within the sweep)" in text and "(95 % none within the sweep to" in text
+
+
 def test_the_interval_of_a_crossing_holds_it_and_grows_with_the_spread() -> None:
     narrow, wide = (crossing.find("a", "b", curve(1.0, 11.0, spread))[0] for spread in (0.02, 0.3))
     assert narrow.ci95[0] is not None and narrow.ci95[1] is not None

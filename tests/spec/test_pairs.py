@@ -11,8 +11,9 @@ import pytest
 from spec import codec
 from spec.data.folder import FolderSource
 from spec.errors import RuleError
+from spec.job import PREPARED_BATCHES
 from spec.pairs import AdamW, Link, Pair, user_code
-from spec.pairs.materialise import LEAST_STEPS, Outline
+from spec.pairs.materialise import Outline
 from spec.pairs.probe import distances, probe_values, zero_rows
 
 HEAD = "import numpy as np\nfrom spec.pairs import Pair\npair = Pair(steps=3)\n"
@@ -40,7 +41,7 @@ def test_a_pair_is_read_and_its_batches_written(tmp_path: Path, run_python: Run)
     assert outline.arrays == {"x": "float64 [4, 3]", "n": "int64 [4]"} or "float32" in outline.arrays["x"]
     run_python("-m", "spec.pairs", "write", str(tmp_path), str(tmp_path / "batches"), "2")
     source = FolderSource(tmp_path / "batches")
-    assert source.describe()["steps"] == LEAST_STEPS
+    assert source.describe()["steps"] == PREPARED_BATCHES
     rows = source.rows(1, 0, 4)
     expected = np.random.default_rng([1, 1]).standard_normal((4, 3)).astype(np.float32)
     np.testing.assert_array_equal(rows["x"], expected)

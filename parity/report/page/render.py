@@ -32,7 +32,6 @@ from parity.report.page import (
 from parity.report.page.folder import RunFolder, read_object
 from parity.report.result import Numerics, Result
 from spec import record
-from spec.errors import RuleError
 
 NAME = "report.html"
 _TITLES = {
@@ -54,15 +53,11 @@ def write(folder: Path) -> Path:
     Raises:
       RuleError: the folder holds no result that can be read.
     """
-    path = folder / "result.json"
+    path = folder / folders.RESULT
     try:
         result = msgspec.json.decode(folders.read_bytes(path), type=Result)
     except msgspec.MsgspecError as error:
-        raise RuleError(
-            "A report is drawn from the result of a run.",
-            f"{path}: {error}",
-            "name a run that ended, made by this version",
-        ) from None
+        raise folders.not_whole(path, str(error)) from None
     page = folder / NAME
     record.write_text(page, render(result, read_object(path), RunFolder(folder)))
     return page

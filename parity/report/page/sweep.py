@@ -186,8 +186,12 @@ def _picture(sweep: Sweep, contenders: Sequence[Contender], lettered: Sequence[s
         " ".join(who): _line(sweep, who, number, sides[:number].count(who[0]))
         for number, who in enumerate(contenders)
     }
-    crossings = zip(sweep.crossings, lettered, strict=True)
-    marks = [mark for one, letter in crossings if (mark := _mark(one, letter, lines)) is not None]
+    lettered_crossings = zip(sweep.crossings, lettered, strict=True)
+    marks = [
+        mark
+        for one, letter in lettered_crossings
+        if (mark := _mark(one, letter, sweep.crossings, lines)) is not None
+    ]
     told = "; ".join(
         f"{name} from {line.points[0].median:.4g} ms at batch {line.points[0].batch:g} "
         f"to {line.points[-1].median:.4g} ms at {line.points[-1].batch:g}"
@@ -239,13 +243,18 @@ def _curve(model: HostModel | None, mode: str, own: Sequence[SweepPoint]) -> tup
     return tuple((batch, time) for batch, time in found if time is not None)
 
 
-def _mark(one: Crossing, letter: str, lines: Mapping[str, chart.Line]) -> chart.Crossing | None:
-    """A crossing on the first one's line, its interval cut to the sweep."""
+def _mark(
+    one: Crossing, letter: str, others: Sequence[Crossing], lines: Mapping[str, chart.Line]
+) -> chart.Crossing | None:
+    """A crossing on the first one's line; an interval without a bound ends at these two's next crossing, or
+    with the sweep."""
     line = lines.get(one.a)
     if one.batch is None or line is None:
         return None
     low, high = one.ci95
-    first, last = line.points[0].batch, line.points[-1].batch
+    pair = [other.batch for other in others if (other.a, other.b) == (one.a, one.b) and other.batch]
+    first = max([line.points[0].batch, *(batch for batch in pair if batch < one.batch)])
+    last = min([line.points[-1].batch, *(batch for batch in pair if batch > one.batch)])
     between = first if low is None else low, last if high is None else high
     return chart.Crossing(letter, one.batch, _at(line, one.batch), between)
 
