@@ -6,16 +6,18 @@ Must not: read more than a side's first rows need.
 import contextlib
 import dataclasses
 import glob
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 from pathlib import Path
 
 from parity.options import Training
-from spec.data.batches import open_source
+from spec.data.batches import FolderSource, open_source
 from spec.errors import RuleError
+from spec.job import PREPARED_BATCHES
 from spec.presets import preset
 from spec.run import DataSpec, Problem
 
 _MEND = "name a text, token shards (*.bin) or a folder of batches; the path is from where you are"
+_MEND_TIMED = f"timing repeats the first {PREPARED_BATCHES} batches: write them, or run with --no-time"
 
 
 def given(options: Training) -> DataSpec | None:
@@ -51,16 +53,24 @@ def _kind(path: Path, typed: str) -> str:
     raise RuleError("The data exist.", f"--data {typed}: no such file or folder", _MEND)
 
 
-def check(problem: Problem, steps: Iterable[int]) -> None:
-    """Opens the data of a problem as a side does, and makes the last row of each of some steps.
+def check(problem: Problem, *, steps: int, timed: bool) -> None:
+    """Opens the data of a problem as a side does, and makes last rows of steps that the sides will make.
+
+    Args:
+      steps: how many are trained; the first and the last of them stand for all.
+      timed: whether speed is measured too, on batches that are prepared however few steps are trained.
 
     Raises:
       RuleError: the data are damaged, too short, of another vocabulary, or without such a step or row.
     """
+    prepared = range(PREPARED_BATCHES if timed else 0)
     last = problem.global_batch - 1
     with _readable(problem.data.path or problem.data.kind):
         source = open_source(problem)
-        for step in steps:
+        if isinstance(source, FolderSource):
+            source.check_steps(range(steps))
+            source.check_steps(prepared, _MEND_TIMED)
+        for step in sorted({*prepared, *((0, steps - 1) if steps else ())}):
             source.rows(step, last, last + 1)
 
 

@@ -25,7 +25,7 @@ from spec.job import check_saving
 from spec.own_optimizer import OwnOptimizer
 from spec.pairs.materialise import Outline
 from spec.presets import Preset, preset, run_spec
-from spec.run import AUTO_MODES, BASELINES, SIDES, Execution, RunSpec, check_mode
+from spec.run import AUTO_MODES, BASELINES, SIDES, Execution, Problem, RunSpec, check_mode
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,8 +97,7 @@ def make_plan(options: Run | Train | Bench) -> Plan:
         chosen=chosen,
     )
     if not pair:
-        # A benchmark repeats its first steps, however many a run would have.
-        given_data.check(spec.problem, (0,) if isinstance(options, Bench) else (0, spec.problem.steps - 1))
+        _check_data(options, spec.problem)
         for side, own in edits.items():
             refuse_idle(side, own, spec.problem)
     plan = Plan(
@@ -118,6 +117,14 @@ def _check_alone(options: Run | Train | Bench, backends: tuple[str, ...]) -> Non
     if isinstance(options, Train) and len(backends) != 1:
         raise RuleError("train runs one side.", f"--backend {options.backend}", "take parity run for both")
     check_timeout(options.timeout_s)
+
+
+def _check_data(options: Run | Train | Bench, problem: Problem) -> None:
+    """Refuses data that a side would refuse later, for what this command makes of them."""
+    if isinstance(options, Bench):
+        given_data.check(problem, steps=0, timed=True)
+    else:
+        given_data.check(problem, steps=problem.steps, timed=options.time)
 
 
 def _modes(

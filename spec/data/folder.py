@@ -7,6 +7,7 @@ Legend: B rows.
 """
 
 import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from spec.weights import load_tensors, save_tensors
 from spec.workloads.gpt import IGNORE_LABEL
 
 _PREFIX = "batch/"
+_MORE = "ask for fewer steps, or write more batches"
 
 
 def batch_file(folder: Path | str, step: int) -> Path:
@@ -60,17 +62,29 @@ class FolderSource:
         """
         path = batch_file(self._folder, step)
         if not path.is_file():
-            raise RuleError(
-                "Every step has its batch.",
-                f"{self._folder}: no {path.name} among {len(self._files)} steps",
-                "ask for fewer steps, or write more batches",
-            )
+            raise self._missing(path, _MORE)
         batch = _read(path)
         self._check_arrays(path, batch, stop)
         rows = {name: array[start:stop] for name, array in batch.items()}
         if self._vocab is not None:
             check_vocabulary(rows, self._vocab, f"{path}: ", start)
         return rows
+
+    def check_steps(self, steps: Iterable[int], mend: str = _MORE) -> None:
+        """Makes sure that each of some steps has a file, by the names alone: a run may have very many.
+
+        Raises:
+          RuleError: the first step without one is named.
+        """
+        names = {path.name for path in self._files}
+        for step in steps:
+            path = batch_file(self._folder, step)
+            if path.name not in names:
+                raise self._missing(path, mend)
+
+    def _missing(self, path: Path, mend: str) -> RuleError:
+        numbers = f"{self._folder}: no {path.name} among {len(self._files)} steps"
+        return RuleError("Every step has its batch.", numbers, mend)
 
     def _check_arrays(self, path: Path, batch: Batch, stop: int) -> None:
         spec = _spec(batch)

@@ -3,6 +3,7 @@
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from parity import devices, plan, probe, turns
@@ -10,11 +11,13 @@ from parity.command_line import parse
 from parity.options import Bench, Run, Train
 from parity.plan import Plan, make_plan
 from spec.data.batches import open_source, write_batches
+from spec.data.folder import batch_file
 from spec.data.prepare import prepare
 from spec.edits import Edit
 from spec.errors import RuleError
 from spec.job import Timing
 from spec.presets import preset
+from spec.weights import save_tensors
 
 
 def planned(words: str) -> Plan:
@@ -101,14 +104,32 @@ def test_data_are_known_by_their_path(tmp_path: Path, name: str, kind: str) -> N
 
 
 def test_a_folder_of_batches_has_all_steps_and_rows_of_the_run(tmp_path: Path) -> None:
-    write_batches(tmp_path, open_source(preset("tiny").problem), steps=3, global_batch=8)
-    assert planned(f"run tiny --data {tmp_path} --steps 3").spec.problem.data.kind == "folder"
-    # A benchmark makes batches of its own steps, and repeats them.
-    assert planned(f"bench tiny --data {tmp_path}").spec.problem.data.kind == "folder"
+    write_batches(tmp_path, open_source(preset("tiny").problem), steps=6, global_batch=8)
+    assert planned(f"run tiny --data {tmp_path} --steps 6").spec.problem.data.kind == "folder"
     with pytest.raises(RuleError, match="Every step has its batch"):
-        planned(f"run tiny --data {tmp_path} --steps 4")
+        planned(f"run tiny --data {tmp_path} --steps 7")
     with pytest.raises(RuleError, match="rows of the global batch"):
-        planned(f"run tiny --data {tmp_path} --steps 3 --global-batch 16")
+        planned(f"run tiny --data {tmp_path} --steps 6 --global-batch 16")
+    # Beyond the batches that timing prepares and before the last step.
+    batch_file(tmp_path, 4).unlink()
+    with pytest.raises(RuleError, match=r"no step000004\.safetensors among 5 steps"):
+        planned(f"run tiny --data {tmp_path} --steps 6")
+
+
+def test_a_folder_of_batches_has_those_that_timing_prepares(tmp_path: Path) -> None:
+    write_batches(tmp_path, open_source(preset("tiny").problem), steps=3, global_batch=8)
+    assert planned(f"run tiny --data {tmp_path} --steps 3 --no-time").spec.problem.data.kind == "folder"
+    for words in ("run tiny --steps 3", "train tiny --backend torch --steps 3", "bench tiny"):
+        with pytest.raises(RuleError, match=r"no step000003\.safetensors") as caught:
+            planned(f"{words} --data {tmp_path}")
+        assert "timing repeats the first 4 batches" in caught.value.mend
+    write_batches(tmp_path, open_source(preset("tiny").problem), steps=4, global_batch=8)
+    for words in ("run tiny --steps 3", "bench tiny"):
+        assert planned(f"{words} --data {tmp_path}").spec.problem.data.kind == "folder"
+    # A prepared batch is opened, not only looked for.
+    save_tensors(batch_file(tmp_path, 2), {"batch/tokens": np.zeros((8, 1), np.int32)})
+    with pytest.raises(RuleError, match="same names, shapes and dtypes"):
+        planned(f"bench tiny --data {tmp_path}")
 
 
 @pytest.mark.parametrize(
