@@ -121,10 +121,11 @@ def _check_alone(options: Run | Train | Bench, backends: tuple[str, ...]) -> Non
 
 def _check_data(options: Run | Train | Bench, problem: Problem) -> None:
     """Refuses data that a side would refuse later, for what this command makes of them."""
-    if isinstance(options, Bench):
-        given_data.check(problem, steps=0, timed=True)
-    else:
+    if not isinstance(options, Bench):
         given_data.check(problem, steps=problem.steps, timed=options.time)
+    elif options.sweep is None:
+        # A sweep never takes the problem's own rows: `parity.bench.sweep` checks the data for those it takes.
+        given_data.check(problem, steps=0, timed=True)
 
 
 def _modes(

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from parity import given_data
 from parity.bench import crossing, host_model
 from parity.bench.blocks import Block, Call
 from parity.bench.contenders import Contender
@@ -57,7 +58,8 @@ def parse(text: str | None, plan: Plan, global_batch: int | None = None) -> Axis
       global_batch: what was asked for beside it.
 
     Raises:
-      RuleError: it is not so written, the problem's rows cannot be chosen, or there is no memory for them.
+      RuleError: it is not so written, the problem's rows cannot be chosen, the data do not have them, or
+        there is no memory for them.
     """
     if text is None:
         return None
@@ -83,6 +85,8 @@ def parse(text: str | None, plan: Plan, global_batch: int | None = None) -> Axis
     axis = Axis(batches=batches, fitted=tuple(sorted({*batches[:2], *batches[-2:]})))
     for batch in batches:
         with_batch(plan, batch)
+    # Data that have the rows of the largest batch have those of every other.
+    given_data.check(with_batch(plan, batches[-1]).spec.problem, steps=0, timed=True)
     _check_memory(text, plan, batches[-1])
     return axis
 

@@ -100,7 +100,7 @@ class FolderSource:
             raise RuleError(
                 "A written batch has the rows of the global batch.",
                 f"{path}: {short} has {num_rows[short]} rows, row {stop - 1} was asked for",
-                "take the global batch that the folder was written with",
+                "take no more rows a step than the folder was written with",
             )
 
     def describe(self) -> dict[str, object]:

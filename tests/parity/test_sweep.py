@@ -13,7 +13,11 @@ from parity.bench.blocks import calls
 from parity.options import Bench
 from parity.plan import Plan, make_plan
 from parity.report import bench_table
+from spec.data.batches import open_source, write_batches
+from spec.data.folder import batch_file
 from spec.errors import RuleError
+from spec.job import PREPARED_BATCHES
+from spec.presets import preset
 from tests.parity.timed import block, called, run_folder
 
 EAGER, GRAPH, JIT = ("torch", "eager"), ("torch", "inductor"), ("jax", "jit")
@@ -63,6 +67,25 @@ def test_a_sweep_whose_rows_no_host_holds_is_refused(plan: Plan, monkeypatch: py
     with pytest.raises(RuleError, match="prepared batches of 1,001 rows") as caught:
         sweep.parse("batch=1..1001", plan)
     assert "below 1,000 rows a device" in caught.value.mend
+
+
+def test_a_folder_of_batches_is_asked_for_the_rows_of_the_sweep(tmp_path: Path) -> None:
+    """The preset's own batch has 8 rows, which the sweep may stay below or go beyond."""
+    source = open_source(preset("toy-mlp").problem)
+    for rows in (4, 8):
+        write_batches(tmp_path / str(rows), source, steps=PREPARED_BATCHES, global_batch=rows)
+
+    def parse(rows: int, text: str) -> sweep.Axis | None:
+        options = Bench(preset="toy-mlp", device="cpu", data=str(tmp_path / str(rows)), sweep=text)
+        return sweep.parse(text, make_plan(options))
+
+    assert parse(4, "batch=1,2,4") is not None
+    with pytest.raises(RuleError, match="x has 8 rows, row 63 was asked for") as caught:
+        parse(8, "batch=1,64")
+    assert "no more rows a step" in caught.value.mend
+    batch_file(tmp_path / "4", PREPARED_BATCHES - 1).unlink()
+    with pytest.raises(RuleError, match="Every step has its batch"):
+        parse(4, "batch=1,2,4")
 
 
 def times(host_ms: float, device_ms: float, per_row: float, batches: list[int]) -> dict[int, float]:
