@@ -41,10 +41,7 @@ def describe(job: Job, ranks: Ranks) -> None:
     assert files is not None
     runtime.configure(problem, job.spec.execution)
     side = load_side(files, problem)
-    if side.logged_lr is not None:
-        # It is called again when the run has trained, too late to learn that it gives no number.
-        for step in (0, problem.steps - 1):
-            side.logged_lr(step)
+    user_code.try_logged_lr(side.logged_lr, problem.steps)
     module = side.build()
     arena = Arena(module, (), problem.profile, ranks)
     initial, before = held(arena, "param"), held(arena, "buffer")

@@ -37,8 +37,9 @@ def refuse_saving(optimizer: object | None) -> None:
       RuleError: there is one.
     """
     if optimizer is not None:
-        raise RuleError(
-            "A checkpoint holds the state of the built-in AdamW.",
-            "an optimizer of one's own",
-            "run without saving, or without the optimizer",
-        )
+        raise lost_state("an optimizer of one's own", "run without saving, or without the optimizer")
+
+
+def lost_state(numbers: str, mend: str) -> RuleError:
+    """That an optimizer's state would be lost from a checkpoint; for the caller to raise in its own terms."""
+    return RuleError("A checkpoint holds the state of the built-in AdamW.", numbers, mend)

@@ -9,7 +9,7 @@ from pathlib import Path
 from parity.options import Training
 from spec.edits import OF_ADAMW, Edit
 from spec.errors import RuleError
-from spec.own_optimizer import OwnOptimizer
+from spec.own_optimizer import OwnOptimizer, lost_state
 from spec.pairs.materialise import Outline
 from spec.presets import Preset
 from spec.run import DataSpec, Problem
@@ -91,8 +91,6 @@ def refuse_lost_state(problem: Problem, asked: Mapping[str, object]) -> None:
     if not isinstance(problem.optimizer, OwnOptimizer):
         return
     for name, value in asked.items():
-        raise RuleError(
-            "A checkpoint holds the state of the built-in AdamW.",
-            f"{name} {value}, on a pair's own optimizer",
-            f"leave {name} out, or take AdamW in pair.py",
+        raise lost_state(
+            f"{name} {value}, on a pair's own optimizer", f"leave {name} out, or take AdamW in pair.py"
         )

@@ -72,6 +72,19 @@ def logged_lr(module: ModuleType) -> Callable[[int], float] | None:
     return logged
 
 
+def try_logged_lr(logged: Callable[[int], float] | None, steps: int) -> None:
+    """Asks what `logged_lr` found, where it found something, for the first and the last of a run's steps.
+
+    Raises:
+      RuleError: the file's function raises, or gives no number.
+    """
+    if logged is None:
+        return
+    # It is called again when the run has trained, too late to learn that it gives no number.
+    for step in (0, steps - 1):
+        logged(step)
+
+
 @contextlib.contextmanager
 def told(path: Path | str, rule: str, mend: str = "") -> Generator[None]:
     """Makes an exception of the user's code a broken rule that names file, line and message.

@@ -52,3 +52,15 @@ def test_a_function_that_raises_is_named(tmp_path: Path) -> None:
     with pytest.raises(RuleError, match=r"logged_lr\(step\) gives a learning rate") as error:
         logged(1)
     assert "jax_side.py:2" in error.value.numbers and "IndexError" in error.value.numbers
+
+
+def test_a_function_is_tried_at_the_first_and_the_last_step() -> None:
+    asked: list[int] = []
+
+    def logged(step: int) -> float:
+        asked.append(step)
+        return 0.1
+
+    user_code.try_logged_lr(logged, 5)
+    user_code.try_logged_lr(None, 5)
+    assert asked == [0, 4]
