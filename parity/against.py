@@ -225,6 +225,7 @@ def _name(side: str, mode: str, batch: int) -> str:
 def _add(result: Result, saved: Saved, now: Timed) -> None:
     asked = tuple(dict.fromkeys(limit.figure for limit in saved.limits)) or tuple(FIGURES)
     changes, unmeasured = [], {}
+    calls_before, calls_now = _calls(saved.timed), _calls(now)
     for key in [*now, *(key for key in saved.timed if key not in now)]:
         side, _, batch = key
         name = _name(*key)
@@ -232,7 +233,6 @@ def _add(result: Result, saved: Saved, now: Timed) -> None:
             unmeasured[name] = f"not timed in {'the saved run' if key in now else 'this run'}"
             continue
         modes = dict.fromkeys(passes[0].job.mode for passes in (saved.timed[key], now[key]))
-        calls = _call(saved.timed[key]), _call(now[key])
         for figure in asked:
             found = change(
                 figure,
@@ -244,7 +244,8 @@ def _add(result: Result, saved: Saved, now: Timed) -> None:
                 batch=batch,
             )
             if found is not None:
-                found.before_call, found.now_call = calls
+                found.before_call = calls_before.get(saved.timed[key][0].folder.name)
+                found.now_call = calls_now.get(now[key][0].folder.name)
                 changes.append(found)
             elif saved.limits:
                 unmeasured[f"{name}: {figure}"] = "not measured in both runs, so it is not guarded"
@@ -299,13 +300,13 @@ def _timed(folder: Path) -> Timed:
     return timed
 
 
-def _call(passes: Sequence[TimePass]) -> int | None:
-    """The call of a benchmark of several that measured these passes; None where there was one at most."""
-    folder = passes[0].folder
-    calls = blocks.calls(folder.parent.parent)
-    if len(calls) < 2:
-        return None
-    return next((one.number for one in calls for each in one.blocks if folder.name in each.passes), None)
+def _calls(timed: Timed) -> dict[str, int]:
+    """The call that measured a pass, by its folder's name; empty where a run had one call at most."""
+    if not timed:
+        return {}
+    found = blocks.calls(next(iter(timed.values()))[0].folder.parent.parent)
+    several = found if len(found) > 1 else ()
+    return {name: call.number for call in several for block in call.blocks for name in block.passes}
 
 
 def _by_contender(passes: Sequence[TimePass]) -> Timed:

@@ -23,8 +23,7 @@ def compare(options: Compare) -> ExitCode:
     started = time.monotonic()
     deliver.check_target(options.json)
     found = [folders.find(text, Path(options.out)) for text in (options.run_a, options.run_b)]
-    for folder in found:
-        folders.read_run(folder)
+    runs = [_ref(folder) for folder in found]
     pairs = _pairs(*found)
     judged = [judge(a, b) for a, b in pairs]
     numerics = gravest(judged) if judged else None
@@ -34,7 +33,7 @@ def compare(options: Compare) -> ExitCode:
         verdict=numerics.verdict if numerics else None,
         exit_code=int(EXIT_CODES[numerics.verdict] if numerics else ExitCode.SAME),
         reasons=reasons(judged),
-        runs=[_ref(folder) for folder in found],
+        runs=runs,
         curves={},
         numerics=numerics,
         comparisons=judged,

@@ -124,11 +124,9 @@ def pass_over(folder: Path, error: RuleError) -> None:
 
 
 def _numbered(out: Path) -> dict[int, Path]:
-    return {int(match.group(1)): path for path in _run_folders(out) if (match := _NUMBERED.match(path.name))}
-
-
-def _run_folders(out: Path) -> list[Path]:
-    return sorted(path.absolute() for path in out.glob("*_*") if path.is_dir())
+    """The run folders by number."""
+    folders = sorted(path.absolute() for path in out.glob("*_*") if path.is_dir())
+    return {int(match.group(1)): path for path in folders if (match := _NUMBERED.match(path.name))}
 
 
 @contextmanager

@@ -79,7 +79,7 @@ def _option(word: str, mode: str) -> tuple[str, str | int | bool]:
         return "command_buffers", word
     if word == "min1":
         return "smallest_buffer", 1
-    if word in ("apart", "buckets"):
+    if word in ARRAYS.keys() - {JitOptions.arrays}:
         return "arrays", word
     if word in ("remat", "scan", "concurrent", "overlap", "oneprocess"):
         return {"scan": "scan_layers", "oneprocess": "one_process"}.get(word, word), True

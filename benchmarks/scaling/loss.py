@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.scaling.report import LOSS
 from benchmarks.scaling.study import Study, gravest, newest, parity
-from parity.report import deliver
+from parity.report.result import read_result
 from spec import record
 from spec.errors import ExitCode
 from spec.presets import preset
@@ -57,7 +57,7 @@ def _about(run: Path | None) -> dict[str, int]:
 def code(study: Study, name: str, devices: int) -> ExitCode:
     """What a comparison says that was made, whenever that was; SAME where there is none yet."""
     path = compared(study, name, devices)
-    return ExitCode(deliver.read(path).exit_code) if path.exists() else ExitCode.SAME
+    return ExitCode(read_result(path).exit_code) if path.exists() else ExitCode.SAME
 
 
 def _trained_home(study: Study, name: str, devices: int) -> Path:

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from parity.bench import blocks
-from parity.report import deliver
-from parity.report.result import BenchRow, Result
+from parity.report.result import BenchRow, Result, read_result
 from parity.report.speeds import Ratio, Spread
 from parity.speed.figures import TimePass
 from parity.speed.machine import NO_CHECKOUT, code
@@ -75,7 +74,7 @@ def family(side: str, mode: str) -> Family | None:
 def runs(folders: Iterable[Path]) -> list[Path]:
     """The run folders of benchmarks at one batch anywhere in these folders, by the time they were made."""
     found = {path.parent for folder in folders for path in folder.rglob("result.json")}
-    single = [one for one in found if (one / blocks.FOLDER).is_dir() and not _run(one).get("sweep")]
+    single = [one for one in found if blocks.is_benchmark(one) and not _run(one).get("sweep")]
     return sorted(single, key=lambda one: (_run(one)["environment"]["utc"], one.name))
 
 
@@ -137,7 +136,7 @@ def _run(folder: Path) -> dict:
 
 
 def _points(folder: Path) -> Iterator[Point]:
-    result, content = deliver.read(folder / "result.json"), _run(folder)
+    result, content = read_result(folder / "result.json"), _run(folder)
     spec: RunSpec = codec.from_dict(RunSpec, content["spec"])
     gpus = content["environment"]["gpus"] or [{"name": "unknown GPU"}]
     on_gpu = spec.execution.device == "cuda"

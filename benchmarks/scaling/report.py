@@ -13,7 +13,7 @@ from benchmarks.scaling import fit, points, prediction
 from benchmarks.scaling.fit import Fit, Known, Predicted, missing
 from benchmarks.scaling.points import FAMILIES, Family, Point
 from benchmarks.scaling.prediction import NodeRecord
-from parity.report import deliver
+from parity.report.result import read_result
 from parity.report.speeds import Ratio
 
 BEYOND = (4, 8, 64, 512, 10_000)
@@ -234,7 +234,7 @@ def _losses(folders: Sequence[Path]) -> list[Loss]:
     """Every comparison of one with several devices."""
     rows = []
     for path in sorted(path for folder in folders for path in folder.glob(f"{LOSS}/*/compared.json")):
-        result = deliver.read(path)
+        result = read_result(path)
         about = json.loads((path.parent / "about.json").read_text())
         for one in result.comparisons:
             rows.append(

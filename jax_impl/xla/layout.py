@@ -42,10 +42,10 @@ class Layout:
         decayed = [row.name for row in rows if row.decayed]
         rest = [row.name for row in rows if not row.decayed]
         pieces = {
-            "one": lambda: [[*decayed, *rest]],
-            "apart": lambda: [*([name] for name in decayed), rest],
-            "buckets": lambda: [*self._buckets(decayed), rest],
-        }[arrays]()
+            "one": [[*decayed, *rest]],
+            "apart": [*([name] for name in decayed), rest],
+            "buckets": [*self._buckets(decayed), rest],
+        }[arrays]
         self.pieces = tuple(tuple(names) for names in pieces if names)
         """Names of each flat array, in the order in which they lie in it."""
         self.sizes = tuple(sum(self._size(name) for name in names) for names in self.pieces)

@@ -18,7 +18,7 @@ from parity.options import Bench
 from parity.plan import Plan, make_plan
 from parity.progress import Progress
 from parity.report import deliver
-from parity.report.result import SCHEMA_VERSION, BenchRow, LaunchRecord, Result, Speed
+from parity.report.result import SCHEMA_VERSION, BenchRow, LaunchRecord, Result, Speed, read_result
 from parity.session import Held, hold
 from parity.training import TIMING
 from spec.environment import describe_environment
@@ -100,7 +100,7 @@ def _folder(
         blocks.check_goes_on(into, plan, declared, describe_environment())
         if (saved := into / folders.RESULT).exists():
             # What cannot be read is said before hours are measured into it.
-            deliver.read(saved)
+            read_result(saved)
         return into, plan
     folder, settled = begin(plan, options, argv, progress, {"sweep": declared})
     if settled.refusals:
@@ -203,7 +203,7 @@ def _go_on(folder: Path, held: Sequence[Held], timed: Sequence[BenchRow]) -> lis
 def _earlier(folder: Path, call: Call) -> list[LaunchRecord]:
     """The launches of earlier calls, as far as their result was written."""
     path = folder / folders.RESULT
-    return deliver.read(path).launches if call.number > 1 and path.exists() else []
+    return read_result(path).launches if call.number > 1 and path.exists() else []
 
 
 def _fastest(rows: Sequence[BenchRow]) -> list[str]:

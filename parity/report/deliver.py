@@ -6,12 +6,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
 from parity import folders
 from parity.report import causes, console, page
-from parity.report.result import LaunchRecord, Result, to_json, write
+from parity.report.result import LaunchRecord, Result, read_result, to_json, write
 from spec import record
 from spec.errors import RuleError
 
@@ -78,7 +77,7 @@ def deliver_part(part: Struct, lines: Sequence[str], target: str | None) -> None
 def add_to_result(folder: Path, **parts: causes.Explanation | causes.Power) -> None:
     """Puts what was found into the run's `result.json`, in place of what an earlier one found there."""
     path = folder / folders.RESULT
-    result = read(path)
+    result = read_result(path)
     for name, part in parts.items():
         setattr(result, name, part)
     _complain(keep(result, folder))
@@ -87,18 +86,6 @@ def add_to_result(folder: Path, **parts: causes.Explanation | causes.Power) -> N
 def _complain(words: str) -> None:
     if words:
         print(words, file=sys.stderr)
-
-
-def read(path: Path) -> Result:
-    """A saved `result.json`.
-
-    Raises:
-      RuleError: it is missing, damaged, or of another version.
-    """
-    try:
-        return msgspec.json.decode(folders.read_bytes(path), type=Result)
-    except msgspec.DecodeError as error:
-        raise folders.not_whole(path, str(error)) from None
 
 
 def tell_failures(launches: list[LaunchRecord], folder: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct, field
 
+from parity.folders import not_whole, read_bytes
 from parity.report.causes import Explanation, Power
 from parity.report.equivalence import Equivalence
 from parity.report.lockstep import Lockstep, LockstepRow, Measures
@@ -343,6 +344,18 @@ class Result(Struct, kw_only=True):
     """The speed of a saved run beside this one's; null where none was named."""
     equivalence: Equivalence | None = None
     """What `parity equivalence` found over many seeds; null for other commands."""
+
+
+def read_result(path: Path) -> Result:
+    """A saved `result.json`.
+
+    Raises:
+      RuleError: it is missing, damaged, or of another version.
+    """
+    try:
+        return msgspec.json.decode(read_bytes(path), type=Result)
+    except msgspec.DecodeError as error:
+        raise not_whole(path, str(error)) from None
 
 
 def to_json(result: Struct) -> str:

@@ -8,19 +8,10 @@ import pytest
 
 from jax_impl.models.pair import load_side
 from spec.errors import RuleError
-from spec.run import AdamW, DataSpec, Problem
-from spec.schedule import Schedule
-from spec.workloads.pair import PairFiles, PairSizes
+from spec.workloads.pair import PairFiles
+from tests.spec.pair_problem import pair_problem
 
-PROBLEM = Problem(
-    workload="pair",
-    sizes=PairSizes(),
-    optimizer=AdamW(),
-    schedule=Schedule(kind="constant", peak_lr=1e-3),
-    data=DataSpec(kind="folder", path="none"),
-    global_batch=2,
-    steps=1,
-)
+PROBLEM = pair_problem()
 
 
 @pytest.mark.parametrize(

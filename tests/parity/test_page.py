@@ -13,7 +13,7 @@ from parity.report import deliver, page
 from parity.report.page.folder import RunFolder
 from parity.report.page.manifests import section as manifests
 from parity.report.page.tensors import in_bounds
-from parity.report.result import Result
+from parity.report.result import Result, read_result
 from spec.errors import RuleError
 from tests.parity import trace_writer
 from tests.parity.conftest import ROOT
@@ -59,7 +59,7 @@ KINDS = [
 
 def test_the_bound_of_the_first_step_stands_beside_that_of_the_rest(tmp_path: Path) -> None:
     folder = same(tmp_path)
-    loss = deliver.read(folder / "result.json").numerics.loss
+    loss = read_result(folder / "result.json").numerics.loss
     assert (loss.first_step, loss.first_tolerance, loss.tolerance) == (0, 1.5e-6, 2e-6)
     text = page.write(folder).read_text("utf-8")
     assert "2e-06 (1.5e-06 at step 0), table" in text

@@ -14,8 +14,7 @@ from benchmarks.scaling.prediction import NodeRecord
 from benchmarks.scaling.study import Study
 from parity.bench.blocks import calls
 from parity.bench.rows import rows
-from parity.report import deliver
-from parity.report.result import write
+from parity.report.result import read_result, write
 from spec import trace
 from spec.errors import ExitCode, RuleError
 from spec.presets import run_spec
@@ -66,7 +65,7 @@ def test_a_point_takes_the_passes_of_its_own_call_alone(tmp_path: Path) -> None:
     folder = measured(tmp_path, 1, 4.0)
     again = block(folder, {("torch", "eager"): [[6.0] * 3] * 2}, first=9)
     called(folder, again)
-    result = deliver.read(folder / "result.json")
+    result = read_result(folder / "result.json")
     result.bench = rows(folder, calls(folder))
     write(result, folder / "result.json")
     one = points.best(points.read([tmp_path]))["toy-mlp", "torch", 1]

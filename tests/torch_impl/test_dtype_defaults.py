@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from spec.run import AdamW, DataSpec, Problem
-from spec.schedule import Schedule
-from spec.workloads.pair import PairFiles, PairSizes
+from spec.workloads.pair import PairFiles
+from tests.spec.pair_problem import pair_problem
 from torch_impl.models.pair import load_side
 
 SIDE = """
@@ -28,16 +27,7 @@ def loss(model, batch):
 @pytest.mark.parametrize(("computes", "eps"), [("float32", 2.0**-23), ("bfloat16", 2.0**-7)])
 def test_an_rmsnorm_without_an_eps(tmp_path: Path, computes: str, eps: float) -> None:
     (tmp_path / "torch_side.py").write_text(SIDE)
-    problem = Problem(
-        workload="pair",
-        sizes=PairSizes(),
-        optimizer=AdamW(),
-        schedule=Schedule(kind="constant", peak_lr=1e-3),
-        data=DataSpec(kind="folder", path="none"),
-        global_batch=2,
-        precision="f64",
-        steps=1,
-    )
+    problem = pair_problem(precision="f64")
     side = load_side(PairFiles(torch=str(tmp_path / "torch_side.py"), jax="", computes=computes), problem)
     x = 1e-3 * torch.arange(1.0, 9.0, dtype=torch.float64).reshape(2, 4)
     total, _ = side.loss(side.build().double(), {"x": x})

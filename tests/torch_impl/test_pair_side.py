@@ -4,9 +4,8 @@ from pathlib import Path
 
 import torch
 
-from spec.run import AdamW, DataSpec, Problem
-from spec.schedule import Schedule
-from spec.workloads.pair import PairFiles, PairSizes
+from spec.workloads.pair import PairFiles
+from tests.spec.pair_problem import pair_problem
 from torch_impl.models.pair import load_side
 
 SIDE = """
@@ -24,16 +23,7 @@ def loss(model, batch):
 
 def first_weights(folder: Path, seed: int) -> torch.Tensor:
     (folder / "torch_side.py").write_text(SIDE)
-    problem = Problem(
-        workload="pair",
-        sizes=PairSizes(),
-        optimizer=AdamW(),
-        schedule=Schedule(kind="constant", peak_lr=1e-3),
-        data=DataSpec(kind="folder", path="none"),
-        global_batch=2,
-        seed_weights=seed,
-        steps=1,
-    )
+    problem = pair_problem(seed_weights=seed)
     files = PairFiles(torch=str(folder / "torch_side.py"), jax="", computes="float32")
     return next(load_side(files, problem).build().parameters())
 

@@ -50,12 +50,16 @@ def rect(x: float, y: float, width: float, height: float, class_: str, title: st
 
 def polyline(points: Sequence[Point], class_: str) -> str:
     """A line through points."""
-    return element("polyline", points=" ".join(f"{_short(x)},{_short(y)}" for x, y in points), class_=class_)
+    return element("polyline", points=_places(points), class_=class_)
 
 
 def polygon(points: Sequence[Point], class_: str) -> str:
     """A closed area between points."""
-    return element("polygon", points=" ".join(f"{_short(x)},{_short(y)}" for x, y in points), class_=class_)
+    return element("polygon", points=_places(points), class_=class_)
+
+
+def _places(points: Sequence[Point]) -> str:
+    return " ".join(f"{_short(x)},{_short(y)}" for x, y in points)
 
 
 def marker(kind: int, x: float, y: float, class_: str, size: float = 3.2) -> str:

@@ -30,7 +30,7 @@ from parity.report.page import (
     words,
 )
 from parity.report.page.folder import RunFolder, read_object
-from parity.report.result import Numerics, Result
+from parity.report.result import Numerics, Result, read_result
 from spec import record
 
 NAME = "report.html"
@@ -54,12 +54,8 @@ def write(folder: Path) -> Path:
       RuleError: the folder holds no result that can be read.
     """
     path = folder / folders.RESULT
-    try:
-        result = msgspec.json.decode(folders.read_bytes(path), type=Result)
-    except msgspec.MsgspecError as error:
-        raise folders.not_whole(path, str(error)) from None
     page = folder / NAME
-    record.write_text(page, render(result, read_object(path), RunFolder(folder)))
+    record.write_text(page, render(read_result(path), read_object(path), RunFolder(folder)))
     return page
 
 
