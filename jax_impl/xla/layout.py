@@ -4,8 +4,8 @@ A program pays the host for every argument and result: on an H200, a step of 230
 and one of 4 took 0.5 ms (`benchmarks/results/jax_step`), so all parameters are one array. To put gradients
 together and take weights apart costs the device two copies, which with a large model take longer than a
 launch; there every matrix can be an array of its own. Between GPUs XLA puts small reductions together, up to
-31 MB, by two more copies: arrays of that size are reduced where they lie. Must not: compute, or change an
-order once made.
+31 MB, by two more copies: arrays of about that size are reduced where they lie. Must not: compute, or change
+an order once made.
 """
 
 import math
@@ -22,7 +22,7 @@ Pieces = tuple[Any, ...]
 
 
 BUCKET = 31_457_287 // 4
-"""Elements of float32 that XLA reduces at once by itself: xla_gpu_all_reduce_combine_threshold_bytes."""
+"""Elements of float32 that XLA would reduce at once: the default of xla_gpu_all_reduce_combine_threshold_bytes."""
 
 
 class Layout:
@@ -31,8 +31,8 @@ class Layout:
     Args:
       rows: the parameters. Decayed ones come first, so that where an element lies says whether it decays.
       shapes: shape of each, in this framework's layout.
-      arrays: one of `spec.jit.ARRAYS`: all in `one`, or each decayed parameter `apart`, or those that follow
-        each other in `buckets`; in the latter two the rest lies together.
+      arrays: one of `spec.jit.ARRAYS`: all in `one`, or each decayed parameter `apart` and the rest together,
+        or decayed ones that follow each other in `buckets` and the rest with the first of them.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Layout:
         pieces = {
             "one": [[*decayed, *rest]],
             "apart": [*([name] for name in decayed), rest],
-            "buckets": [*self._buckets(decayed), rest],
+            "buckets": self._buckets(decayed, rest),
         }[arrays]
         self.pieces = tuple(tuple(names) for names in pieces if names)
         """Names of each flat array, in the order in which they lie in it."""
@@ -86,17 +86,22 @@ class Layout:
             for size, count in zip(self.sizes, self._num_decayed, strict=True)
         )
 
-    def _buckets(self, names: Sequence[str]) -> list[list[str]]:
-        """The names in their order, as many together as a bucket holds, and at least one."""
-        buckets: list[list[str]] = []
-        room = 0
-        for name in names:
-            if self._size(name) > room or not buckets:
+    def _buckets(self, decayed: Sequence[str], rest: Sequence[str]) -> list[list[str]]:
+        """The decayed names in their order, as many together as a bucket holds, and at least one.
+
+        The backward pass ends with the first parameters and with sums for the rest, so these are reduced as one,
+        the last: no small array travels alone, and none waits for another layer's.
+        """
+        buckets: list[list[str]] = [[]]
+        room = BUCKET
+        for name in decayed:
+            if self._size(name) > room and buckets[-1]:
                 buckets.append([])
                 room = BUCKET
             buckets[-1].append(name)
             room -= self._size(name)
-        return buckets
+        first, *later = buckets
+        return [*later, [*first, *rest]]
 
     def _size(self, name: str) -> int:
         return math.prod(self.shapes[name])

@@ -27,6 +27,9 @@ def mode_options(options: JitOptions) -> dict[str, Any]:
         told["xla_gpu_graph_min_graph_size"] = options.smallest_buffer
     if options.concurrent:
         told["xla_gpu_command_buffer_scheduling_mode"] = "CONCURRENT"
+    if options.arrays == "buckets":
+        # They are the reductions: put together once more, they would be copied.
+        told["xla_gpu_all_reduce_combine_threshold_bytes"] = 0
     if options.overlap:
         told["xla_gpu_enable_latency_hiding_scheduler"] = True
     return told
