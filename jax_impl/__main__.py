@@ -20,10 +20,12 @@ from pathlib import Path
 import numpy as np
 
 from jax_impl import parallel, runtime, work
-from spec import protocol
+from spec import mistyped, protocol
 from spec.errors import ExitCode, RuleError
 from spec.job import Job
-from spec.worker.by_hand import Options, print_steps
+from spec.worker.by_hand import Options, complaint, print_steps, typed
+
+_PROGRAM = "python -m jax_impl"
 
 
 def main(arguments: list[str]) -> int:
@@ -34,12 +36,17 @@ def main(arguments: list[str]) -> int:
     import tyro  # here, because a machine that only does jobs need not have it
 
     try:
-        return tyro.cli(
-            by_hand,
-            prog="python -m jax_impl",
-            args=arguments,
-            config=(tyro.conf.OmitArgPrefixes,),
+        preset, options = mistyped.in_short(
+            lambda: tyro.cli(
+                typed,
+                prog=_PROGRAM,
+                description=by_hand.__doc__,
+                args=arguments,
+                config=(tyro.conf.OmitArgPrefixes,),
+            ),
+            lambda: complaint(_PROGRAM, arguments),
         )
+        return by_hand(preset, options)
     except RuleError as error:
         print(error.message(), file=sys.stderr)
         return int(error.code)
@@ -66,13 +73,8 @@ def serve(paths: Iterable[str]) -> int:
     return code
 
 
-def by_hand(preset: str, /, options: Options) -> int:
-    """One training run on the JAX side; jax.distributed's variables make it a run of several processes.
-
-    Args:
-      preset: tiny, toy-mlp, micro, mini or gpt2-124m.
-      options: what is left out is the preset's, or this machine's.
-    """
+def by_hand(preset: str, options: Options) -> int:
+    """One training run on the JAX side; jax.distributed's variables make it a run of several processes."""
     device = _default_device() if options.device == "auto" else options.device
     job = options.job("jax", preset, device, int(os.environ.get("JAX_NUM_PROCESSES", "1")))
     runtime.configure(job.spec.problem, job.spec.execution)

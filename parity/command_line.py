@@ -3,17 +3,13 @@
 What tyro refuses is told in this project's words: the rule, what was typed, the mend. Must not: act.
 """
 
-import contextlib
 import dataclasses
-import io
-import sys
 from collections.abc import Sequence
 from typing import get_args, get_type_hints
 
 import tyro
 from tyro.conf import Positional
 
-from parity import mistyped
 from parity.options import (
     COMMANDS,
     Bench,
@@ -29,7 +25,8 @@ from parity.options import (
     Run,
     Train,
 )
-from spec.errors import ExitCode, RuleError
+from spec import mistyped
+from spec.errors import RuleError
 
 
 def parse(
@@ -40,21 +37,16 @@ def parse(
     Raises:
       RuleError: no command fits them.
     """
-    said = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(said):
-            return tyro.cli(
-                Command,  # type: ignore[arg-type]
-                prog="parity",
-                description="One training step, built twice: is it the same, and which is faster?",
-                args=arguments,
-                config=(tyro.conf.OmitArgPrefixes, tyro.conf.HelptextFromCommentsOff),
-            )
-    except SystemExit as ended:
-        if ended.code == ExitCode.USAGE and (wrong := _complaint(arguments)) is not None:
-            raise wrong from None
-        print(said.getvalue(), end="", file=sys.stderr)
-        raise
+    return mistyped.in_short(
+        lambda: tyro.cli(
+            Command,  # type: ignore[arg-type]
+            prog="parity",
+            description="One training step, built twice: is it the same, and which is faster?",
+            args=arguments,
+            config=(tyro.conf.OmitArgPrefixes, tyro.conf.HelptextFromCommentsOff),
+        ),
+        lambda: _complaint(arguments),
+    )
 
 
 def exposed() -> list[str]:

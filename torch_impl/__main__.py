@@ -17,11 +17,13 @@ from pathlib import Path
 
 import torch
 
-from spec import protocol
+from spec import mistyped, protocol
 from spec.errors import ExitCode, RuleError
 from spec.job import Job
-from spec.worker.by_hand import Options, print_steps
+from spec.worker.by_hand import Options, complaint, print_steps, typed
 from torch_impl import parallel, work
+
+_PROGRAM = "python -m torch_impl"
 
 
 def main(arguments: list[str]) -> int:
@@ -32,12 +34,17 @@ def main(arguments: list[str]) -> int:
     import tyro  # here, because a machine that only does jobs need not have it
 
     try:
-        return tyro.cli(
-            by_hand,
-            prog="python -m torch_impl",
-            args=arguments,
-            config=(tyro.conf.OmitArgPrefixes,),
+        preset, options = mistyped.in_short(
+            lambda: tyro.cli(
+                typed,
+                prog=_PROGRAM,
+                description=by_hand.__doc__,
+                args=arguments,
+                config=(tyro.conf.OmitArgPrefixes,),
+            ),
+            lambda: complaint(_PROGRAM, arguments),
         )
+        return by_hand(preset, options)
     except RuleError as error:
         print(error.message(), file=sys.stderr)
         return int(error.code)
@@ -63,13 +70,8 @@ def serve(paths: Iterable[str]) -> int:
             ranks.close()
 
 
-def by_hand(preset: str, /, options: Options) -> int:
-    """One training run on the PyTorch side; torchrun in front makes it a run of several processes.
-
-    Args:
-      preset: tiny, toy-mlp, micro, mini or gpt2-124m.
-      options: what is left out is the preset's, or this machine's.
-    """
+def by_hand(preset: str, options: Options) -> int:
+    """One training run on the PyTorch side; torchrun in front makes it a run of several processes."""
     device = options.device
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -3,10 +3,11 @@
 Must not: do the job.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from spec import record
+from spec import mistyped, record
 from spec.checkpoint import find_checkpoint
 from spec.errors import RuleError
 from spec.job import Job
@@ -71,6 +72,26 @@ class Options:
             save_every=self.save_every,
             keep=self.keep,
         )
+
+
+def typed(preset: str, /, options: Options) -> tuple[str, Options]:
+    """What a parser of command lines fills in; the job is done once it has let everything pass.
+
+    Args:
+      preset: tiny, toy-mlp, micro, mini or gpt2-124m.
+      options: what is left out is the preset's, or this machine's.
+    """
+    return preset, options
+
+
+def complaint(words: str, arguments: Sequence[str]) -> RuleError | None:
+    """What is wrong with arguments that were refused; None where nothing is seen.
+
+    Args:
+      words: what calls the side, such as `python -m torch_impl`.
+    """
+    known = mistyped.accepted(words, Options, ())
+    return mistyped.complaint(arguments, replace(known, positionals=["PRESET"], required=["PRESET"]))
 
 
 def refuse_used_folder(folder: Path) -> None:

@@ -3,12 +3,17 @@
 Must not: parse. It is asked once the parser has said no, so a word that it lets pass is not thereby allowed.
 """
 
+import contextlib
+import io
+import sys
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from spec.errors import RuleError, few, nearest
+from spec.errors import ExitCode, RuleError, few, nearest
+
+Parsed = TypeVar("Parsed")
 
 _VALUES: dict[type, tuple[str, str]] = {int: ("a whole number", "20"), float: ("a number", "600.5")}
 """What is said of the types that not every word is a value of, and an example."""
@@ -26,6 +31,27 @@ class Accepted:
     """Names of the words without dashes, in order."""
     required: Sequence[str]
     """Options and positionals that have no default."""
+
+
+def in_short(parse: Callable[[], Parsed], complain: Callable[[], RuleError | None]) -> Parsed:
+    """What a parser makes of a command line; SystemExit(0) once it has shown its help.
+
+    Args:
+      parse: ends as argparse does where it refuses: words on standard error, SystemExit(2).
+      complain: what is wrong, where it can be seen; where it cannot, the parser's own words are shown.
+
+    Raises:
+      RuleError: the command line was refused.
+    """
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            return parse()
+    except SystemExit as ended:
+        if ended.code == ExitCode.USAGE and (wrong := complain()) is not None:
+            raise wrong from None
+        print(said.getvalue(), end="", file=sys.stderr)
+        raise
 
 
 def accepted(words: str, command: type, positionals: Sequence[str]) -> Accepted:

@@ -1,0 +1,45 @@
+"""Command lines of both sides, `python -m torch_impl ...`: mistyped words are refused in three lines."""
+
+from types import ModuleType
+
+import pytest
+
+from jax_impl import __main__ as jax_side
+from torch_impl import __main__ as torch_side
+
+SIDES = pytest.mark.parametrize("side", [torch_side, jax_side], ids=["torch", "jax"])
+
+
+@SIDES
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("tiny --stepz 3", "did you mean --steps?"),
+        ("tiny --steps x", "--steps takes a whole number.\n  found: 'x'\n  mend:  such as --steps 20; "),
+        ("tiny --steps", "found: nothing behind --steps"),
+        ("tiny --save-every 1.5 --keep 2", "--save-every takes a whole number."),
+        ("", "needs PRESET.\n  found: no PRESET"),
+        ("wrok job.json", "takes PRESET alone.\n  found: 'wrok', 'job.json'"),
+        ("tinny", "did you mean tiny?"),
+        ("tiny --steps -1", "--steps -1"),
+    ],
+)
+def test_mistyped_words_are_refused_in_three_lines(
+    side: ModuleType, words: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = side.main(words.split())
+    stdout, stderr = capsys.readouterr()
+    assert (code, stdout) == (2, "")
+    assert message in stderr
+    assert stderr.count("\n") == 3 and "mend:  " in stderr.splitlines()[-1]
+
+
+@SIDES
+def test_help_shows_every_option(side: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        side.main(["--help"])
+    stdout, stderr = capsys.readouterr()
+    assert (ended.value.code, stderr) == (0, "")
+    assert f"python -m {side.__package__}" in stdout
+    for name in ("--steps", "--mode", "--save-every", "--resume"):
+        assert name in stdout
