@@ -63,6 +63,19 @@ _TABLE = (
         "instrument makes calls slower.",
     ),
     Figure(
+        "graph_updates_per_step",
+        "1",
+        "Launches of a graph (a command buffer of XLA's) in one step before which the launching thread had "
+        "changed a graph since its last such launch: XLA does where an address that a command buffer holds "
+        "has moved. A graph that is made anew is none of them. Null where not every call was recorded.",
+    ),
+    Figure(
+        "graph_update_calls_by_api",
+        "1",
+        "Calls of driver and runtime that changed graphs before those launches, in one step, by the name of "
+        "the function; as in launch_calls_per_step only outer ones. Empty where none was made.",
+    ),
+    Figure(
         "kernels_per_step",
         "1",
         "Kernels that a device ran in one step, those inside graphs included; copies and fills do not count.",

@@ -82,8 +82,9 @@ def ledger(text: str, enabled: Iterable[str], smallest: int) -> dict[str, Any]:
         "updates": None,
         "breaks": {kind: why_outside(kind, enabled, smallest) for kind in sorted(kinds)},
         "reasons": {
-            "updates": "a buffer is updated when an address has changed; XLA's log alone tells "
-            "(benchmarks/jax_step.py, variant vlog)",
+            # Whether an address has moved, only a run shows.
+            "updates": "a buffer is updated before a launch where an address in it has moved: counted in a "
+            "trace, as graph_updates_per_step",
         }
         | ({"launches": "a loop on the host launches its body as often as it turns"} if loops else {}),
     }

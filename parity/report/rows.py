@@ -23,6 +23,7 @@ from parity.report.words import allowed, figure, newest_call
 _TRACED = (
     "launch_calls_per_step",
     "launch_api_us_per_step",
+    "graph_updates_per_step",
     "kernels_per_step",
     "device_busy_ms",
     "device_idle_share",

@@ -59,6 +59,8 @@ class TracedFigures(Struct, kw_only=True):
     """Figures that only a trace gives, beside those that stand among a side's others."""
 
     launch_calls_by_api: dict[str, float] | None = None
+    graph_updates_per_step: float | None = None
+    graph_update_calls_by_api: dict[str, float] | None = None
     gap_us: Gaps | None = None
     exposed_communication_ms: float | None = None
     launch_latency_us: Distribution | None = None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from parity.report.traced import NodeCount
-from parity.speed.spans import Step
+from parity.speed.spans import Step, is_graph_launch
 
 _NODE_KINDS = {"kernel": ("kernel", "collective"), "memcpy": ("memcpy",), "memset": ("memset",)}
 """Kinds of a graph's nodes that a device spends time on, and what they are in a trace."""
@@ -78,8 +78,8 @@ def _launches(steps: Sequence[Step]) -> float:
 
 
 def _graph_launches(steps: Sequence[Step]) -> float:
-    calls = (launched.call.name for step in steps for launched in step.launches)
-    return sum("GraphLaunch" in name for name in calls) / _number(steps)
+    calls = (launched.call for step in steps for launched in step.launches)
+    return sum(map(is_graph_launch, calls)) / _number(steps)
 
 
 def _in_graphs(steps: Sequence[Step], *kinds: str) -> float:

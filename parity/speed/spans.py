@@ -3,8 +3,9 @@
 Must not: compute a figure; `tracing` does.
 """
 
+import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -17,13 +18,26 @@ _SETTLING_STEPS = 4
 took PyTorch's first step 3 ms instead of 0.3, and JAX's first three, each a graph of its own, 12 to 19."""
 
 
+_CHANGES = re.compile(r"cu(da)?Graph(Exec\w*SetParams|ExecUpdate|NodeSetEnabled)")
+"""Calls that change a graph which is ready to be launched; one that is only described may change unseen."""
+
+
+def is_graph_launch(call: HostSpan) -> bool:
+    """Whether a call launches a graph."""
+    return call.kind == "launch" and "GraphLaunch" in call.name
+
+
 def outer_launches(host: Sequence[HostSpan]) -> dict[int, HostSpan]:
     """Launches by the index of each launch span, in order of time: a call made inside another launch of its
     thread (a driver's inside a runtime's) is that other one."""
+    return _outer((index, span) for index, span in enumerate(host) if span.kind == "launch")
+
+
+def _outer(calls: Iterable[tuple[int, HostSpan]]) -> dict[int, HostSpan]:
+    """The outermost of these calls around each of them, itself included, by index and in order of time."""
     outer: dict[int, HostSpan] = {}
     last: dict[int, HostSpan] = {}
-    launches = [(i, span) for i, span in enumerate(host) if span.kind == "launch"]
-    for index, span in sorted(launches, key=lambda item: (item[1].begin_us, -item[1].duration_us)):
+    for index, span in sorted(calls, key=lambda item: (item[1].begin_us, -item[1].duration_us)):
         around = last.get(span.thread)
         if around is None or span.begin_us >= around.begin_us + around.duration_us:
             around = last[span.thread] = span
@@ -40,6 +54,14 @@ class Launched:
 
 
 @dataclass(frozen=True)
+class Updated:
+    """A launch of a graph, and the calls by which its thread changed graphs since it last launched one."""
+
+    launch: HostSpan
+    calls: tuple[HostSpan, ...]
+
+
+@dataclass(frozen=True)
 class Step:
     """One traced call of a step, up to the next one: reading metrics is inside."""
 
@@ -50,6 +72,8 @@ class Step:
     launches: tuple[Launched, ...]
     work: tuple[DeviceSpan, ...]
     """All that it had a device do, in order."""
+    updated: tuple[Updated, ...]
+    """Its launches of graphs that had been changed."""
 
 
 class Parted:
@@ -92,21 +116,43 @@ class Parted:
         return [Launched(call, tuple(caused.get(key, ()))) for key, call in calls.items()]
 
     @cached_property
+    def updated(self) -> list[Updated]:
+        """Every launch of a graph that was changed before it, in order of time."""
+        host = enumerate(self._trace.host)
+        changes = _outer((index, span) for index, span in host if _CHANGES.match(span.name))
+        graphs = [one.call for one in self.launches if is_graph_launch(one.call)]
+        calls = {id(call): call for call in (*changes.values(), *graphs)}
+        found, pending = [], dict[int, list[HostSpan]]()
+        for call in sorted(calls.values(), key=lambda call: call.begin_us):
+            if not is_graph_launch(call):
+                pending.setdefault(call.thread, []).append(call)
+            elif call.thread in pending:
+                found.append(Updated(call, tuple(pending.pop(call.thread))))
+        return found
+
+    @cached_property
     def steps(self) -> list[Step]:
         """Every traced step."""
         marks = self._trace.steps
         begins = [mark.begin_us for mark in marks]
         launches: list[list[Launched]] = [[] for _ in marks]
         work: list[list[DeviceSpan]] = [[] for _ in marks]
+        updated: list[list[Updated]] = [[] for _ in marks]
         for launched in self.launches:
             launches[_step_at(begins, launched.call.begin_us)].append(launched)
+        for one in self.updated:
+            updated[_step_at(begins, one.launch.begin_us)].append(one)
         for span in self.device:
             # A device runs behind its host, so the cause tells the step, and time only where none is known.
             work[_step_at(begins, (self._cause(span) or span).begin_us)].append(span)
         made = [after.number - before.number for before, after in pairwise(marks)]
         periods = [after - before for before, after in pairwise(begins)]
-        rows = zip([*made, *(made[-1:] or [1])], [*periods, None], launches, work, strict=True)
-        return [Step(number, period, tuple(own), tuple(ran)) for number, period, own, ran in rows]
+        numbers = [*made, *(made[-1:] or [1])]
+        rows = zip(numbers, [*periods, None], launches, work, updated, strict=True)
+        return [
+            Step(number, period, tuple(own), tuple(ran), tuple(changed))
+            for number, period, own, ran, changed in rows
+        ]
 
     @property
     def settled(self) -> list[Step]:

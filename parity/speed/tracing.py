@@ -6,20 +6,24 @@ Must not: judge whether the trace shows the timed program; `provenance` does.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from parity.report.traced import Distribution, Gaps
 from parity.speed import intervals
 from parity.speed.spans import Parted, interval
-from spec.trace import DeviceSpan, Trace
+from spec.trace import DeviceSpan, HostSpan, Trace
 
 NO_DEVICE = "a CPU has no device to launch work on; what the host did is in the trace"
+NOT_ALL_CALLS = "CUPTI alone records every call to driver and runtime, and this trace is not CUPTI's"
 
 FIGURES = (
     "launch_calls_per_step",
     "launch_calls_by_api",
     "launch_api_us_per_step",
+    "graph_updates_per_step",
+    "graph_update_calls_by_api",
     "kernels_per_step",
     "device_busy_ms",
     "device_idle_share",
@@ -41,6 +45,8 @@ class Traced:
     launch_calls_per_step: float | None = None
     launch_calls_by_api: dict[str, float] | None = None
     launch_api_us_per_step: float | None = None
+    graph_updates_per_step: float | None = None
+    graph_update_calls_by_api: dict[str, float] | None = None
     kernels_per_step: float | None = None
     device_busy_ms: float | None = None
     device_idle_share: float | None = None
@@ -74,10 +80,9 @@ def figures(trace: Trace) -> Traced:
         steps=num_steps,
         step_ms=step_ms,
         launch_calls_per_step=len(calls) / num_steps,
-        launch_calls_by_api={
-            name: count / num_steps for name, count in Counter(call.name for call in calls).most_common()
-        },
+        launch_calls_by_api=_by_api(calls, num_steps),
         launch_api_us_per_step=sum(call.duration_us for call in calls) / num_steps,
+        **_updates(trace, parted, num_steps, reasons),
         kernels_per_step=len(kernels) / num_steps,
         device_busy_ms=busy,
         device_idle_share=idle_share,
@@ -86,6 +91,25 @@ def figures(trace: Trace) -> Traced:
         launch_latency_us=latency,
         reasons=reasons,
     )
+
+
+def _by_api(calls: Sequence[HostSpan], num_steps: int) -> dict[str, float]:
+    """Calls of one step by name, the most frequent first."""
+    return {name: count / num_steps for name, count in Counter(call.name for call in calls).most_common()}
+
+
+def _updates(trace: Trace, parted: Parted, num_steps: int, reasons: dict[str, str]) -> dict[str, Any]:
+    """How often a graph was changed before it was launched, and by which calls; null where not all calls are
+    recorded: PyTorch's and JAX's own profilers choose which of the driver's they keep."""
+    if trace.instrument != "cupti":
+        reasons |= {"graph_updates_per_step": NOT_ALL_CALLS, "graph_update_calls_by_api": NOT_ALL_CALLS}
+        return {}
+    updated = [one for step in parted.settled for one in step.updated]
+    calls = [call for one in updated for call in one.calls]
+    return {
+        "graph_updates_per_step": len(updated) / num_steps,
+        "graph_update_calls_by_api": _by_api(calls, num_steps),
+    }
 
 
 def _device_time(parted: Parted, num_steps: int) -> tuple[float | None, float | None, Gaps | None]:

@@ -40,6 +40,7 @@ def test_a_step_in_one_buffer_has_nothing_outside() -> None:
     found = ledger(WRITTEN, USUAL, 5)
     assert (found["command_buffers"], found["thunks_in"], found["thunks_out"]) == (1, 5, 0)
     assert (found["kernels_in"], found["launches"], found["breaks"]) == (4, 1, {})
+    assert found["updates"] is None and "graph_updates_per_step" in found["reasons"]["updates"]
 
 
 def test_a_whole_step_that_xla_wrote_is_one_buffer() -> None:

@@ -9,7 +9,7 @@ from parity.report import page
 from parity.report.page import costs, glance, words
 from parity.report.page.folder import RunFolder
 from parity.report.page.speed import section
-from parity.report.result import BenchRow, Result, SideSpeed, Spread
+from parity.report.result import BenchRow, Capture, Result, SideSpeed, Spread
 from parity.report.speeds import Invocation, SpeedWarning
 from parity.report.traced import Distribution, Gaps, TraceRecord
 from parity.speed import tracing
@@ -76,6 +76,7 @@ def test_a_figure_is_a_number_with_its_spread() -> None:
     gaps = Gaps(n=278, p50=0.256, p90=0.288, max=66.82, per_step=30.9, share=0.44)
     assert words.figure("gap_us", gaps).more[2:] == ("n 278,", "30.9 a step")
     assert words.figure("launch_calls_by_api", {"cudaGraphLaunch": 1.0}) == ("", ("cudaGraphLaunch 1",))
+    assert words.figure("graph_update_calls_by_api", {}) == ("0", ())
     assert words.figure("mfu", 0.000112) == ("0.0112 %", ()), "a small share is not none"
     assert words.figure("peak_mem_bytes", 3 * 2**20) == ("3 MiB", ())
 
@@ -91,6 +92,19 @@ def test_distributions_of_a_trace_are_shown(tmp_path: Path) -> None:
     assert cells(table, "step_ms while traced")[0].told.value == "0.1"
     read = Page(page.write(folder).read_text("utf-8"))
     assert gap.told.value in read.words and costs.TRACED_TITLE in read.words
+
+
+def test_updates_of_graphs_stand_beside_what_was_captured(tmp_path: Path) -> None:
+    speed = timed(tmp_path)
+    assert speed.torch is not None and speed.jax is not None
+    speed.jax.graph_updates_per_step = 2.0
+    speed.jax.graph_update_calls_by_api = {"cuGraphExecKernelNodeSetParams": 3.0}
+    speed.torch.graph_updates_per_step, speed.torch.graph_update_calls_by_api = 0.0, {}
+    captured = Capture(torch={"graphs": []}, jax={"command_buffers": {"updates": None}}, reasons={})
+    read = Page(page.write(save(tmp_path, speed=speed, capture=captured)).read_text("utf-8"))
+    said = "Launches of a graph that was changed since the launch before, as traced: "
+    assert f"{said}0 a step." in read.words
+    assert f"{said}2 a step (cuGraphExecKernelNodeSetParams 3)." in read.words
 
 
 def test_reasons_are_told_once_and_cells_point_to_them(tmp_path: Path) -> None:

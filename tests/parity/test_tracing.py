@@ -1,6 +1,7 @@
 """Figures of a trace, against answers worked out by hand; whether it shows the timed program; its drawing."""
 
 import dataclasses
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from spec.measure import FIGURES
 from spec.presets import run_spec
 from spec.run import Execution
 from spec.trace import DeviceSpan, HostSpan, Program, TracedStep
+from tests.parity.conftest import ROOT
 from tests.parity.traced import DEVICE, HOST, PROGRAM, TRACE
 
 
@@ -47,6 +49,54 @@ def test_calls_and_kernels_by_hand() -> None:
     assert found.launch_api_us_per_step == (8 + 2 + 6 + 2) / 2
     assert found.kernels_per_step == 3.0
     assert found.step_ms == pytest.approx(0.1)
+
+
+def test_graphs_that_are_changed_before_a_launch_by_hand() -> None:
+    found = tracing.figures(TRACE)
+    assert (found.graph_updates_per_step, found.graph_update_calls_by_api) == (0.0, {})
+    changes = (
+        # In step 6 two calls before its graph, the driver's inside one of them; in step 7 on another thread.
+        HostSpan("cudaGraphExecKernelNodeSetParams", 101, 3, "other", 1),
+        HostSpan("cuGraphExecKernelNodeSetParams", 102, 1, "other", 1),
+        HostSpan("cudaGraphExecUpdate", 105, 1, "other", 1),
+        HostSpan("cudaGraphExecUpdate", 201, 1, "other", 2),
+        # A description is no graph that is launched.
+        HostSpan("cuGraphKernelNodeSetParams", 202, 1, "other", 1),
+    )
+    found = tracing.figures(dataclasses.replace(TRACE, host=HOST + changes))
+    assert found.graph_updates_per_step == 0.5
+    assert found.graph_update_calls_by_api == {
+        "cudaGraphExecKernelNodeSetParams": 0.5,
+        "cudaGraphExecUpdate": 0.5,
+    }
+
+
+@pytest.mark.parametrize(
+    ("recorded", "updates", "calls"),
+    [
+        ("micro_1/015_torch_trace_graph+inductor", 0.0, {}),
+        ("micro_1/018_torch_trace_baseline-reduce-overhead", 0.0, {}),
+        ("micro_1/019_jax_trace_jit-concurrent", 1.0, {"cuGraphExecKernelNodeSetParams": 1.0}),
+        ("micro_1/020_jax_trace_jit-off", 0.0, {}),
+        ("micro_1/021_jax_trace_baseline-jit", 1.0, {"cuGraphExecKernelNodeSetParams": 3.0}),
+        # Two command buffers, the reduction between them.
+        ("micro_2/013_jax_trace_jit-concurrent", 2.0, {"cuGraphExecKernelNodeSetParams": 3.0}),
+    ],
+)
+def test_updates_are_counted_in_traces_of_an_h200(
+    tmp_path: Path, recorded: str, updates: float, calls: dict[str, float]
+) -> None:
+    """XLA changes the nodes whose addresses moved: what a step gives back lies elsewhere each time."""
+    packed = ROOT / "benchmarks/results/bench_h200/traces" / f"{recorded}.trace.json.gz"
+    (tmp_path / trace.FILE).write_bytes(gzip.decompress(packed.read_bytes()))
+    found = tracing.figures(trace.read(tmp_path))
+    assert (found.graph_updates_per_step, found.graph_update_calls_by_api) == (updates, calls)
+
+
+def test_an_instrument_that_keeps_some_calls_counts_no_updates() -> None:
+    found = tracing.figures(dataclasses.replace(TRACE, instrument="kineto", reason="no CUPTI"))
+    assert found.graph_updates_per_step is None and found.graph_update_calls_by_api is None
+    assert "CUPTI alone" in found.reasons["graph_updates_per_step"]
 
 
 def test_device_time_by_hand() -> None:

@@ -13,6 +13,8 @@ def test_every_figure_is_defined_with_a_unit_that_its_name_agrees_with() -> None
         "dispatch_us",
         "launch_calls_per_step",
         "launch_api_us_per_step",
+        "graph_updates_per_step",
+        "graph_update_calls_by_api",
         "kernels_per_step",
         "device_busy_ms",
         "device_idle_share",

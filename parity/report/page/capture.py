@@ -31,6 +31,8 @@ class Side:
     pictures: list[Picture]
     rest: dict[str, Any]
     why_not: str
+    updates: str
+    """How often a traced step changed a graph; empty where that is not known."""
 
 
 def section(result: Result, folder: RunFolder) -> list[Side]:
@@ -42,9 +44,9 @@ def section(result: Result, folder: RunFolder) -> list[Side]:
         content = getattr(result.capture, side) or _written(folder, side)
         if content:
             pictures, rest = _shown(content, "s0" if side == "torch" else "s1")
-            found.append(Side(_WHAT[side], pictures, rest, ""))
+            found.append(Side(_WHAT[side], pictures, rest, "", _updates(result, side)))
         elif any(one.side == side for one in folder.passes):
-            found.append(Side(_WHAT[side], [], {}, _why_not(result, folder, side)))
+            found.append(Side(_WHAT[side], [], {}, _why_not(result, folder, side), ""))
     return found
 
 
@@ -58,6 +60,18 @@ def _why_not(result: Result, folder: RunFolder, side: str) -> str:
     own = next((reasons["capture"] for reasons in said if "capture" in reasons), None)
     assert result.capture is not None
     return own or result.capture.reasons.get(side) or "the side recorded none"
+
+
+def _updates(result: Result, side: str) -> str:
+    """What no capture can tell: it depends on where the arrays of each step lie."""
+    speed = getattr(result.speed, side, None)
+    if speed is None or speed.graph_updates_per_step is None:
+        return ""
+    calls = ", ".join(f"{name} {amount(count)}" for name, count in speed.graph_update_calls_by_api.items())
+    counted = f"{amount(speed.graph_updates_per_step)} a step"
+    return f"Launches of a graph that was changed since the launch before, as traced: {counted}" + (
+        f" ({calls})." if calls else "."
+    )
 
 
 def _shown(content: Mapping[str, Any], style: str) -> tuple[list[Picture], dict[str, Any]]:

@@ -91,7 +91,7 @@ class Told(NamedTuple):
 def figure(name: str, value: float | int | Spread | Distribution | Mapping[str, float]) -> Told:
     """A figure of `spec.measure` with its spread, or in its parts; its unit stands in its name."""
     if isinstance(value, Mapping):
-        return Told("", tuple(f"{part} {amount(one)}" for part, one in value.items()))
+        return Told("" if value else "0", tuple(f"{part} {amount(one)}" for part, one in value.items()))
     if isinstance(value, Spread):
         return Told(amount(value.median), (f"{amount(value.p10)} to {amount(value.p90)},", f"n {value.n}"))
     if isinstance(value, Distribution):
