@@ -4,6 +4,7 @@ One call measures one block of contenders, or with `--sweep` one for each batch;
 to the folder of an earlier call. The result is put together anew from all of them.
 """
 
+import shlex
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -48,7 +49,7 @@ def bench(options: Bench, argv: Sequence[str]) -> ExitCode:
     rows.check(folder, blocks.calls(folder))
     with blocks.alone(folder):
         call, held = _measure(options, argv, plan, axis, chosen, timing, folder, progress)
-        result = _result(plan, folder, held, axis, call, started)
+        result = _result(plan, argv, folder, held, axis, call, started)
         result.reasons += notes
         against.add(result, saved, held)
         deliver.deliver(result, folder, options.json)
@@ -154,7 +155,13 @@ def _measure(
 
 
 def _result(
-    plan: Plan, folder: Path, held: Sequence[Held], axis: Axis | None, call: Call, started: float
+    plan: Plan,
+    argv: Sequence[str],
+    folder: Path,
+    held: Sequence[Held],
+    axis: Axis | None,
+    call: Call,
+    started: float,
 ) -> Result:
     judging = time.monotonic()
     code, message = assemble.failure(held)
@@ -167,7 +174,7 @@ def _result(
         command="bench",
         verdict="FAILED" if code else None,
         exit_code=int(code),
-        reasons=[*([message] if message else []), *_go_on(folder, held, timed), *_fastest(timed)],
+        reasons=[*([message] if message else []), *_go_on(folder, held, timed, argv), *_fastest(timed)],
         runs=[assemble.run_ref(folder, plan)],
         curves={},
         numerics=None,
@@ -192,12 +199,33 @@ def _speed(held: Sequence[Held], axis: Axis | None) -> tuple[Speed | None, str]:
     return assemble.speed(held), "no time pass was finished"
 
 
-def _go_on(folder: Path, held: Sequence[Held], timed: Sequence[BenchRow]) -> list[str]:
+def _go_on(folder: Path, held: Sequence[Held], timed: Sequence[BenchRow], argv: Sequence[str]) -> list[str]:
     """How to measure what an interrupted call left."""
     if held[-1].ended.how != "interrupted":
         return []
     stands = "what was measured stands" if timed else "no pass was finished"
-    return [f"{stands}; the same command with --into {folder.name.partition('_')[0]} adds to it"]
+    return [f"{stands}; {going_on(argv, folder.name.partition('_')[0])}"]
+
+
+def going_on(argv: Sequence[str], number: str) -> str:
+    """The command that measures what an interrupted one left into its run, ready to be typed.
+
+    A file of `--json` is left out of it: the interrupted call has written it, and no call writes over one.
+    """
+    words, target, rest = list[str](), None, list(argv)
+    while rest:
+        name, equals, value = (word := rest.pop(0)).partition("=")
+        if name not in ("--into", "--json"):
+            words.append(word)
+            continue
+        value = value if equals else rest.pop(0)
+        if name == "--json":
+            target = value
+    if target == "-":
+        words += ["--json", "-"]
+    command = shlex.join(["parity", *words, "--into", number])
+    told = f" (--json {target} holds what there is: name another file)" if target not in (None, "-") else ""
+    return f"{command} adds to it{told}"
 
 
 def _earlier(folder: Path, call: Call) -> list[LaunchRecord]:

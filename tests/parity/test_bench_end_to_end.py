@@ -25,8 +25,9 @@ def result(folder: Path, number: int = 1) -> dict[str, Any]:
 def test_a_sweep_that_is_broken_off_goes_on_where_it_was(parity: Parity, tmp_path: Path) -> None:
     """Ctrl-C in a sweep of three batches of real sides, and the rest of it in a second call: two minutes."""
     words = f"bench toy-mlp {SHORT} --sweep batch=1,8,64"
+    asked = command(f"{words} --json broken.json")
     referee = subprocess.Popen(
-        command(words), cwd=tmp_path, env=environ(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        asked, cwd=tmp_path, env=environ(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     # The last pass of the first batch, and the first of the second, are one launch.
     started = time.monotonic()
@@ -36,7 +37,8 @@ def test_a_sweep_that_is_broken_off_goes_on_where_it_was(parity: Parity, tmp_pat
     stdout, stderr = referee.communicate(timeout=60)
     assert referee.returncode == 6, stderr
     assert stdout.startswith("FAILED  torch in ") and "was interrupted" in stdout.splitlines()[0]
-    assert "--into 0001 adds to it" in stdout
+    assert f"parity {words} --into 0001 adds to it (--json broken.json" in " ".join(stdout.split())
+    assert (tmp_path / "broken.json").exists()
     assert still_running(tmp_path) == []
     broken = result(tmp_path)
     assert broken["verdict"] == "FAILED" and broken["invocations"][0]["ended"] == "interrupted"
@@ -44,7 +46,7 @@ def test_a_sweep_that_is_broken_off_goes_on_where_it_was(parity: Parity, tmp_pat
     assert not [row for row in broken["bench"] if row["mode"] == "jit" and row["batch"] > 1]
     assert broken["sweep"]["batches"] == [1, 8, 64]
 
-    parity(f"{words} --into 1")
+    parity(f"{words} --into 0001")
     whole = result(tmp_path)
     assert (whole["verdict"], whole["exit_code"]) == (None, 0)
     assert [call["ended"] for call in whole["invocations"]] == ["interrupted", "done"]

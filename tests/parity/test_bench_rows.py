@@ -10,7 +10,7 @@ import pytest
 
 from parity import same_work
 from parity.bench.blocks import alone, calls, check_goes_on, last_launch, last_pass
-from parity.bench.command import is_clear
+from parity.bench.command import going_on, is_clear
 from parity.bench.contenders import contenders, why_not
 from parity.bench.rows import rows, told
 from parity.options import Bench
@@ -190,6 +190,24 @@ def test_another_problem_is_refused_with_what_differs_and_nothing_else(
     with pytest.raises(RuleError) as caught:
         check_goes_on(folder, other, None, ENVIRONMENT)
     assert re.search(words, caught.value.numbers), caught.value.numbers
+
+
+@pytest.mark.parametrize(
+    ("typed", "printed"),
+    [
+        ("bench micro --sweep batch=1..8", "parity bench micro --sweep batch=1..8 --into 0007 adds to it"),
+        ("bench micro --into 7 --windows 3", "parity bench micro --windows 3 --into 0007 adds to it"),
+        ("bench micro --into=last", "parity bench micro --into 0007 adds to it"),
+        ("bench micro --json - --out o", "parity bench micro --out o --json - --into 0007 adds to it"),
+        (
+            "bench --json a.json micro",
+            "parity bench micro --into 0007 adds to it (--json a.json holds what there is: "
+            "name another file)",
+        ),
+    ],
+)
+def test_an_interrupted_call_says_which_command_goes_on(typed: str, printed: str) -> None:
+    assert going_on(typed.split(), "0007") == printed
 
 
 def test_another_sweep_is_refused(folder: Path, plan: Plan) -> None:
