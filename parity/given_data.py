@@ -10,7 +10,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 from parity.options import Training
-from spec.data.batches import FolderSource, open_source
+from spec.data.batches import FolderSource, RowSource, open_source
 from spec.errors import RuleError
 from spec.job import PREPARED_BATCHES
 from spec.presets import preset
@@ -53,12 +53,15 @@ def _kind(path: Path, typed: str) -> str:
     raise RuleError("The data exist.", f"--data {typed}: no such file or folder", _MEND)
 
 
-def check(problem: Problem, *, steps: int, timed: bool) -> None:
+def check(problem: Problem, *, steps: int, timed: bool) -> RowSource:
     """Opens the data of a problem as a side does, and makes last rows of steps that the sides will make.
 
     Args:
       steps: how many are trained; the first and the last of them stand for all.
       timed: whether speed is measured too, on batches that are prepared however few steps are trained.
+
+    Returns:
+      The opened data: a text or a shard of gigabytes is read once.
 
     Raises:
       RuleError: the data are damaged, too short, of another vocabulary, or without such a step or row.
@@ -72,6 +75,7 @@ def check(problem: Problem, *, steps: int, timed: bool) -> None:
             source.check_steps(prepared, _MEND_TIMED)
         for step in sorted({*prepared, *((0, steps - 1) if steps else ())}):
             source.rows(step, last, last + 1)
+    return source
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from parity.plan import Plan
 from parity.report.speeds import Sweep, SweepPoint
 from parity.speed.figures import TimePass
 from parity.speed.statistics import spread
-from spec.data.batches import open_source
+from spec.data.batches import RowSource
 from spec.errors import RuleError
 from spec.job import PREPARED_BATCHES
 
@@ -86,18 +86,18 @@ def parse(text: str | None, plan: Plan, global_batch: int | None = None) -> Axis
     for batch in batches:
         with_batch(plan, batch)
     # Data that have the rows of the largest batch have those of every other.
-    given_data.check(with_batch(plan, batches[-1]).spec.problem, steps=0, timed=True)
-    _check_memory(text, plan, batches[-1])
+    source = given_data.check(with_batch(plan, batches[-1]).spec.problem, steps=0, timed=True)
+    _check_memory(text, source, batches[-1], plan.spec.execution.world_size)
     return axis
 
 
-def _check_memory(text: str, plan: Plan, batch: int) -> None:
+def _check_memory(text: str, source: RowSource, batch: int, devices: int) -> None:
     """Refuses rows that cannot be made: the largest batch would end a sweep of hours."""
-    arrays = open_source(plan.spec.problem).batch_spec(batch).values()
+    arrays = source.batch_spec(batch).values()
     needed = PREPARED_BATCHES * sum(math.prod(shape) * dtype.itemsize for shape, dtype in arrays)
     memory = memory_bytes()
     if needed > memory:
-        most = memory * batch // needed // plan.spec.execution.world_size
+        most = memory * batch // needed // devices
         raise RuleError(
             "The rows of a sweep fit into the host's memory, those of a model's layers left aside.",
             f"--sweep {text}: {PREPARED_BATCHES} prepared batches of {batch:,} rows are "

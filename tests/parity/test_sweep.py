@@ -8,16 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from parity import given_data
 from parity.bench import crossing, host_model, sweep
 from parity.bench.blocks import calls
 from parity.options import Bench
 from parity.plan import Plan, make_plan
 from parity.report import bench_table
-from spec.data.batches import open_source, write_batches
+from spec.data.batches import RowSource, open_source, write_batches
 from spec.data.folder import batch_file
 from spec.errors import RuleError
 from spec.job import PREPARED_BATCHES
 from spec.presets import preset
+from spec.run import Problem
 from tests.parity.timed import block, called, run_folder
 
 EAGER, GRAPH, JIT = ("torch", "eager"), ("torch", "inductor"), ("jax", "jit")
@@ -86,6 +88,20 @@ def test_a_folder_of_batches_is_asked_for_the_rows_of_the_sweep(tmp_path: Path) 
     batch_file(tmp_path / "4", PREPARED_BATCHES - 1).unlink()
     with pytest.raises(RuleError, match="Every step has its batch"):
         parse(4, "batch=1,2,4")
+
+
+def test_the_data_of_a_sweep_are_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = []
+
+    def count(problem: Problem) -> RowSource:
+        opened.append(problem.global_batch)
+        return open_source(problem)
+
+    monkeypatch.setattr(given_data, "open_source", count)
+    (tmp_path / "a.txt").write_text("some text " * 100)
+    options = Bench(preset="tiny", device="cpu", devices=1, data=str(tmp_path / "a.txt"), sweep="batch=2,8")
+    assert sweep.parse(options.sweep, make_plan(options)) is not None
+    assert opened == [8]
 
 
 def times(host_ms: float, device_ms: float, per_row: float, batches: list[int]) -> dict[int, float]:
