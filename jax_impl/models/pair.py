@@ -5,6 +5,7 @@ observed. Floating-point arrays of a batch come in the compute dtype of the prec
 parameters do. Must not: change what the user's code computes. Counterpart: `torch_impl/models/pair.py`.
 """
 
+import contextlib
 import types
 from functools import lru_cache
 from pathlib import Path
@@ -25,6 +26,8 @@ from spec.own_optimizer import OwnOptimizer
 from spec.pairs import user_code
 from spec.run import Problem
 from spec.workloads.pair import PairFiles
+
+_WIDE = jnp.dtype("float64")
 
 
 def load_side(files: PairFiles, problem: Problem) -> Side:
@@ -61,7 +64,8 @@ def load_side(files: PairFiles, problem: Problem) -> Side:
             name: values.astype(compute) if jnp.issubdtype(values.dtype, jnp.floating) else values
             for name, values in batch.items()
         }
-        return _sum_and_count(module.loss(model, rounded), path)
+        with _wide_carries(compute):
+            return _sum_and_count(module.loss(model, rounded), path)
 
     own = module.optimizer if is_own else None
     return Side(build, loss, own, files.links, user_code.logged_lr(module))
@@ -112,13 +116,46 @@ def _as_nnx(model: linen.Module, loss: Any, problem: Problem) -> nnx.Module:
 
 
 def _follow_parameters(model: nnx.Module, compute: Any) -> None:
-    """Embeddings compute in the dtype of their parameters, as all other layers do.
+    """Embeddings compute in the dtype of their parameters, as all other layers do, and in float64 the first
+    carry of a recurrent cell has that dtype too.
 
-    nnx.Embed alone keeps the dtype that it was built with, whatever profile it is then run under.
+    nnx.Embed keeps the dtype that it was built with, whatever profile it is then run under. A cell keeps it
+    for its carry, which a loop refuses to begin narrower than it goes on.
     """
     for _, part in nnx.iter_modules(model):
         if isinstance(part, nnx.Embed) and part.dtype == part.param_dtype:
             part.dtype = compute
+        if isinstance(part, nnx.RNNCellBase) and compute == _WIDE and _follows_parameters(part):
+            part.param_dtype = compute  # type: ignore[attr-defined]
+
+
+def _follows_parameters(cell: Any) -> bool:
+    """Whether a recurrent cell was told no dtype to compute in."""
+    return getattr(cell, "dtype", None) is None
+
+
+def _wide_carries(compute: Any) -> contextlib.AbstractContextManager[Any]:
+    """Inside it the same holds for cells of linen's, which a module makes as it is called."""
+    return linen.intercept_methods(_begin_wide) if compute == _WIDE else contextlib.nullcontext()
+
+
+def _begin_wide(call: Any, args: Any, kwargs: Any, context: linen.module.InterceptorContext) -> Any:
+    rnn = context.module
+    if (
+        isinstance(rnn, linen.RNN)
+        and context.method_name == "__call__"
+        and kwargs.get("initial_carry") is None
+        and len(args) == 1
+        and _follows_parameters(rnn.cell)
+    ):
+        # As linen.RNN does it: the shape of one step, and a key that cells seldom look at.
+        shape = list(args[0].shape)
+        is_time_major = rnn.time_major if kwargs.get("time_major") is None else kwargs["time_major"]
+        shape.pop(0 if is_time_major else len(shape) - 1 - rnn.cell.num_feature_axes)
+        key = jax.random.key(0) if kwargs.get("init_key") is None else kwargs["init_key"]
+        carry = rnn.cell.initialize_carry(key, tuple(shape))
+        kwargs = {**kwargs, "initial_carry": jax.tree.map(lambda part: part.astype(_WIDE), carry)}
+    return call(*args, **kwargs)
 
 
 class _ToNNX(bridge.ToNNX):
