@@ -22,7 +22,7 @@ COMMAND_BUFFERS = {
 ARRAYS = {
     "one": "all parameters in one flat array: the host launches least",
     "apart": "every matrix in an array of its own: the device copies least",
-    "buckets": "matrices that follow each other together, up to 31 MB, the rest with the first: one reduction each",
+    "buckets": "matrices that follow each other together, up to 31 MB: one reduction each",
 }
 """How the parameters lie, and so what is reduced at once."""
 

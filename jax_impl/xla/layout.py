@@ -22,7 +22,7 @@ Pieces = tuple[Any, ...]
 
 
 BUCKET = 31_457_287 // 4
-"""Elements of float32 that XLA would reduce at once: the default of xla_gpu_all_reduce_combine_threshold_bytes."""
+"""Elements of float32 that XLA reduces at once by default: xla_gpu_all_reduce_combine_threshold_bytes."""
 
 
 class Layout:
@@ -89,8 +89,8 @@ class Layout:
     def _buckets(self, decayed: Sequence[str], rest: Sequence[str]) -> list[list[str]]:
         """The decayed names in their order, as many together as a bucket holds, and at least one.
 
-        The backward pass ends with the first parameters and with sums for the rest, so these are reduced as one,
-        the last: no small array travels alone, and none waits for another layer's.
+        The backward pass ends with the first parameters and with sums for the rest, so these are reduced as
+        one, the last: no small array travels alone, and none waits for another layer's.
         """
         buckets: list[list[str]] = [[]]
         room = BUCKET
