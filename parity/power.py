@@ -16,7 +16,7 @@ from parity.cluster import Cluster
 from parity.commands import side_commands
 from parity.explain.settings import Told
 from parity.judge.align import Measured
-from parity.judge.verdict import judge
+from parity.judge.verdict import found_nothing, judge
 from parity.launch import SideFailed, check_timeout, launch
 from parity.options import Power as Options
 from parity.progress import Progress
@@ -103,9 +103,9 @@ def _rows(
 
 
 def _verdict_of(told: Told, torch: Measured) -> Verdict:
-    """That of a torch pass against the JAX side's saved one, which must be SAME."""
+    """That of a torch pass against the JAX side's saved one, between which nothing may differ."""
     found = judge(torch, told.jax)
-    if found.verdict != "SAME":
+    if not found_nothing(found):
         raise RuleError(
             "Power is of a run that found nothing.",
             f"{told.folder}: {found.verdict}, {'; '.join(found.reasons[:1])}",
@@ -190,7 +190,7 @@ def _edited(folder: Path) -> dict[str, list[str]]:
 def row_of(edit: Edit, folder: Path, control: Path, told: Told, turned: bool) -> causes.PowerRow:
     """What became of one mistake; `turned` is whether positions turn queries and keys in the model."""
     found = judge(Measured("torch", folder), told.jax)
-    caught: bool | None = found.verdict != "SAME"
+    caught: bool | None = not found_nothing(found)
     where, difference = _where(found), _difference(found)
     if not caught and edit.name == "rope_layout" and not turned:
         # It reorders the terms of a sum: bits change, and nothing is mistaken.

@@ -61,6 +61,8 @@ class Description:
     count: float
     precision: str
     """The profile under which the model was asked."""
+    over_one: tuple[str, ...] = ()
+    """Functions that work between positions, softmax say, and were given one; seen on the torch side."""
 
     @property
     def num_params(self) -> int:

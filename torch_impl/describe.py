@@ -22,6 +22,7 @@ from spec.weights import Tensors, save_tensors
 from torch_impl import runtime, state
 from torch_impl.memory import Arena
 from torch_impl.models.pair import load_side
+from torch_impl.over_one import OverOne
 from torch_impl.own_optimizer import updates
 from torch_impl.parallel import Ranks
 
@@ -45,7 +46,8 @@ def describe(job: Job, ranks: Ranks) -> None:
     state.load(arena, {f"param/{name}": array for name, array in probe.items()})
     rows = open_source(problem, job.batches).rows(0, 0, min(PROBE_ROWS, problem.global_batch))
     batch = {name: torch.from_numpy(array).to(ranks.device) for name, array in rows.items()}
-    with user_code.told(files.torch, "The torch side's loss and its gradients can be computed."):
+    seen = OverOne()
+    with user_code.told(files.torch, "The torch side's loss and its gradients can be computed."), seen:
         total, count = side.loss(arena.module, batch)
         grads = torch.autograd.grad(total, arena.trainable, materialize_grads=True)
     after = _bare(state.export(arena, ["buffer"]))
@@ -73,6 +75,7 @@ def describe(job: Job, ranks: Ranks) -> None:
         loss_dtype=str(total.dtype).removeprefix("torch."),
         count=float(count.detach()),
         precision=problem.precision,
+        over_one=tuple(seen.found),
     )
     record.write_json(Path(job.out) / DESCRIPTION, codec.to_dict(description))
 

@@ -1,7 +1,8 @@
 """What a run that found nothing would not have seen: mistakes that its data and settings never bring out.
 
 Read off the records of one side, since the sides agree where this is asked. It names circumstances;
-`parity power` makes the mistakes themselves and knows. Must not: decide.
+`parity power` makes the mistakes themselves and knows. In one circumstance a SAME would be none: positions on
+rows of one. Must not: decide.
 """
 
 from collections.abc import Iterator
@@ -32,6 +33,23 @@ def would_not_see(side: Measured) -> list[str]:
         *_evaluation(side, problem),
         *_tf32(side, problem),
     ]
+
+
+def too_little(side: Measured) -> str:
+    """Why a run that found nothing is no pass, since its data cannot show what the model does; else empty."""
+    spec = side.job.spec
+    if _longest(spec.problem) != 1:
+        return ""
+    if isinstance(spec.problem.sizes, GptSizes):
+        between = "attention"
+    else:
+        between = ", ".join(spec.pair.over_one) if spec.pair else ""
+    if not between:
+        return ""
+    return (
+        "nothing differs, and rows of 1 cannot show what the model does between positions "
+        f"({between} over one position): give rows of 2 positions or more"
+    )
 
 
 def _clipping(side: Measured, problem: Problem) -> Iterator[str]:
@@ -68,10 +86,15 @@ def _lengths(side: Measured, problem: Problem) -> Iterator[str]:
 
 
 def _positions(problem: Problem) -> Iterator[str]:
-    sizes = problem.sizes
-    longest = sizes.seq_len if isinstance(sizes, GptSizes) else _longest_of_pair(problem)
+    longest = _longest(problem)
     if longest is not None and longest < ENOUGH_POSITIONS:
         yield f"positions (rows of {longest})"
+
+
+def _longest(problem: Problem) -> int | None:
+    """Positions of the longest row; None where rows have none, or it is not known."""
+    sizes = problem.sizes
+    return sizes.seq_len if isinstance(sizes, GptSizes) else _longest_of_pair(problem)
 
 
 def _longest_of_pair(problem: Problem) -> int | None:

@@ -2,7 +2,8 @@
 
 SAME           everything compared lies within its tolerance
 DIFFERENT      something does not; the first in causal order is named
-INCONCLUSIVE   only curves and states beyond the steps that the tolerances cover do not
+INCONCLUSIVE   only curves and states beyond the steps that the tolerances cover do not; or nothing differs,
+               and the data cannot show what the model does
 NOT_COMPARABLE the gate refused: the sides were not given the same
 FAILED         a side did not finish
 """
@@ -119,11 +120,14 @@ def _decided(
     if earliest is not None and earliest.covered and earliest.class_ is None and precision == "f64":
         # Float64 against float64 leaves no rounding that could be seen, so what is seen is meaning.
         earliest = replace(earliest, class_="semantics")
-    verdict = _verdict(evidence)
+    verdict, reasons = _verdict(evidence), _reasons(earliest, evidence, precision)
+    unseen = adequacy.would_not_see(a) if verdict == "SAME" else []
+    if verdict == "SAME" and (why := adequacy.too_little(a)):
+        verdict, reasons = "INCONCLUSIVE", [why, *reasons]
     return Numerics(
         pair=[a.label, b.label],
         verdict=verdict,
-        reasons=_reasons(earliest, evidence, precision),
+        reasons=reasons,
         steps=min(a.curve.num_steps, b.curve.num_steps),
         loss=curve_differences["loss"],
         grad_norm=curve_differences["grad_norm"],
@@ -134,7 +138,7 @@ def _decided(
         unmeasured=UNMEASURED
         | ({} if earliest is None or earliest.class_ else _NO_CLASS)
         | (_NO_RATE if isinstance(a.job.spec.problem.optimizer, OwnOptimizer) else {}),
-        would_not_see=adequacy.would_not_see(a) if verdict == "SAME" else [],
+        would_not_see=unseen,
         log_skew=list(logs.skews(a, b)),
     )
 
@@ -174,6 +178,12 @@ def _refused(a: Measured, b: Measured, verdict: Verdict, reasons: list[str]) -> 
         tensors=[],
         unmeasured=dict.fromkeys(("loss", "grad_norm", "lr", "latent"), f"nothing was compared: {verdict}"),
     )
+
+
+def found_nothing(numerics: Numerics) -> bool:
+    """Whether the sides were compared and nothing differs, be it that the data show too little for a SAME."""
+    compared = numerics.verdict in ("SAME", "INCONCLUSIVE")
+    return compared and numerics.first_divergence is None
 
 
 def gravest(judged: list[Numerics]) -> Numerics:

@@ -105,7 +105,7 @@ def settle(plan: Plan, folder: Path, progress: Progress) -> Settled:
     initial = folder / PAIR / INITIAL
     save_tensors(initial, initial_values(plan, init, described, match))
     links = match.links if match else ()
-    plan = with_files(plan, links=links, described=None, initial=str(initial))
+    plan = with_files(plan, links=links, described=None, initial=str(initial), over_one=first.over_one)
     return Settled(plan=plan, match=match, updates=tuple(differ))
 
 

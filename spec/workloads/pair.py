@@ -40,6 +40,8 @@ class PairFiles:
     RMSNorm does, is that dtype's in the float64 passes about the run too."""
     initial: str | None = None
     """File of first values, `param/NAME` and `buffer/NAME`, for all runs."""
+    over_one: tuple[str, ...] = ()
+    """Functions that work between positions and were given one, as the torch side described its model."""
 
     def file(self, side: str) -> str:
         """The file of one side."""

@@ -4,15 +4,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from parity.judge import adequacy
 from parity.judge.align import Measured
-from parity.judge.verdict import judge
+from parity.judge.verdict import found_nothing, judge
 from spec.data.folder import batch_file
 from spec.run import AdamW, DataSpec, Problem, RunSpec
 from spec.schedule import Schedule
 from spec.weights import save_tensors
-from tests.parity.pass_writer import make_content, small_job, small_spec
+from spec.workloads.pair import PairFiles, PairSizes
+from tests.parity.pass_writer import make_content, small_job, small_spec, write_pass
 
 FULL = 8
 """Positions of the small model; it is given one row a step."""
@@ -67,9 +69,30 @@ def test_rows_of_a_pair_are_looked_up_in_its_batches(tmp_path: Path) -> None:
     assert list(adequacy._positions(_pair(tmp_path / "gone"))) == []
 
 
-def _pair(batches: Path) -> Problem:
-    from spec.workloads.pair import PairSizes
+def test_rows_of_one_are_no_pass_for_a_model_that_works_between_positions(tmp_path: Path) -> None:
+    sizes = replace(small_spec().problem.sizes, seq_len=1)  # type: ignore[type-var]
+    a, b = (write_pass(tmp_path / side, side, changed(sizes=sizes)) for side in ("torch", "jax"))
+    found = judge(Measured("torch", a), Measured("jax", b))
+    assert (found.verdict, found.first_divergence) == ("INCONCLUSIVE", None)
+    assert "attention over one position" in found.reasons[0]
+    assert "positions (rows of 1)" in found.would_not_see and found_nothing(found)
 
+
+@pytest.mark.parametrize(
+    ("length", "over_one", "expected"), [(1, ("softmax",), True), (1, (), False), (2, ("softmax",), False)]
+)
+def test_a_pair_on_rows_of_one_is_a_pass_where_nothing_works_between_positions(
+    tmp_path: Path, length: int, over_one: tuple[str, ...], expected: bool
+) -> None:
+    save_tensors(batch_file(tmp_path, 0), {"batch/tokens": np.zeros((2, length), np.int32)})
+    files = PairFiles(torch="torch_side.py", jax="jax_side.py", over_one=over_one)
+    spec = replace(small_spec(), problem=_pair(tmp_path), pair=files)
+    job = replace(small_job(tmp_path / "torch", "torch"), spec=spec)
+    job.write()
+    assert bool(adequacy.too_little(Measured("torch", tmp_path / "torch"))) == expected
+
+
+def _pair(batches: Path) -> Problem:
     data = DataSpec(kind="folder", path=str(batches))
     return replace(small_spec().problem, workload="pair", sizes=PairSizes(), data=data)
 
