@@ -5,6 +5,7 @@ the step computes, or its dtypes; options are chosen from the precision table. C
 `jax_impl/compile.py`.
 """
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -18,9 +19,11 @@ from spec.run import check_mode
 from torch_impl.graph.adapt import capture_step
 from torch_impl.graph.blocks import by_blocks, find_blocks
 from torch_impl.graph.capture import CaptureRefused
+from torch_impl.graph.own_update import prove_own
 from torch_impl.graph.plan import candidates, kept
 from torch_impl.graph.whole_step import WholeStep
 from torch_impl.memory import Arena
+from torch_impl.own_optimizer import OwnUpdate
 from torch_impl.runtime import DETERMINISTIC_PROFILES, compiler_options
 from torch_impl.step import Batch, Step
 
@@ -48,14 +51,16 @@ def compile_step(
 ) -> Compiled:
     """Makes the step run in the mode asked for; the arena is afterwards as it was before.
 
-    A graph that cannot be captured is no error: all ranks run the step without one, and say why.
+    A graph that cannot be captured is no error: all ranks run the step without one, and say why. One that
+    trains otherwise than what was captured is an error.
 
     Args:
       batch: rows of the shapes and dtypes that every later batch has; all ranks call this together.
       plan: what the run that is resumed recorded of its plan; see `graph.plan.kept`.
 
     Raises:
-      RuleError: there is no such mode, or the device cannot run it.
+      RuleError: there is no such mode, the device cannot run it, or an optimizer of the user's own computes
+        on the host what a graph would freeze.
     """
     check_mode("torch", mode, arena.device.type)
     base = mode.removeprefix("graph+") if mode != "graph" else "eager"
@@ -74,13 +79,15 @@ def compile_step(
 
 def _captured(step: Step, arena: Arena, batch: Batch, mode: str, profile: Profile, recorded: Any) -> Compiled:
     """The step as one graph."""
+    own = step.update if isinstance(step.update, OwnUpdate) else None
     is_compiled = mode == "graph+inductor"
     options = compiler_options(profile) if is_compiled else {}
 
     def program(kind: str) -> Step:
         if not is_compiled:
             return step
-        update = _inductor(step.update, options)
+        # What an optimizer of the user's own does is not known to compile into one program.
+        update = step.update if own else _inductor(step.update, options)
         if kind == "whole":
             return replace(step, loss=_inductor(step.loss, options), update=update)
         return replace(step, loss=by_blocks(step.loss, arena.module, _how(options)), update=update)
@@ -90,11 +97,17 @@ def _captured(step: Step, arena: Arena, batch: Batch, mode: str, profile: Profil
         world_size=dist.get_world_size() if dist.is_initialized() else 1,
         fixed=profile.name in DETERMINISTIC_PROFILES,
     )
-    captured = capture_step(step, program, arena, batch, kept(plans, recorded))
-    whole = captured.step
+    with own.holding() if own else contextlib.nullcontext():
+        extra = own.lasting() if own else ()
+        captured = capture_step(step, program, arena, batch, kept(plans, recorded), extra=extra)
+    whole, proven = captured.step, captured.record()
+    if own:
+        proven["own_optimizer"] = prove_own(
+            own, captured, arena, batch, exact=profile.name in DETERMINISTIC_PROFILES
+        )
     reasons = {} if is_compiled else {"compile_s": "nothing is compiled in mode graph"}
     compile_s = captured.first_run_s if is_compiled else None
-    return Compiled(step, mode, compile_s, reasons, options, captured.record(), whole)
+    return Compiled(step, mode, compile_s, reasons, options, proven, whole)
 
 
 def _compiled(step: Step, arena: Arena, batch: Batch, profile: Profile) -> Compiled:

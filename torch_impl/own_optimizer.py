@@ -1,11 +1,13 @@
 """A user's own torch optimizer in the place of AdamW, on parameters that are views of the arena.
 
 Everything around it is the step's own: the sums, the division, the clipping, the guard. Where an update is
-refused, the optimizer's state is as it was. It runs eagerly, since what it does is not known. Counterpart:
-`jax_impl/own_optimizer.py`.
+refused, the optimizer's state is as it was. What it keeps stays where it is, so that it can be captured: a
+tensor that it replaces is copied into the one before. Must not: compile it, since what it does is not known.
+Counterpart: `jax_impl/own_optimizer.py`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import contextlib
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -13,28 +15,82 @@ from torch import Tensor, nn
 
 from spec.errors import RuleError
 from spec.weights import Tensors
+from torch_impl.graph.held import Held, tensors
 from torch_impl.memory import Arena, Slot
 
 Make = Callable[[list[tuple[str, nn.Parameter]]], torch.optim.Optimizer]
 """Named parameters -> the optimizer; torch's own take such pairs as they are."""
 
 
-def own_update(make: Make, guarded: Callable[[Arena, Any], None]) -> Callable[[Arena], None]:
+class OwnUpdate:
     """The update of a step by the optimizer that `make` returns, made at the first step.
 
     Args:
       guarded: from the sums to the next state by a rule on flat slices, refused where not finite.
     """
-    made: list[_Own] = []
 
-    def update(arena: Arena) -> None:
-        if not made:
-            # One part of the flat buffers: which parameters decay is the optimizer's own matter.
-            arena.num_decayed = 0
-            made.append(_Own(make, arena))
-        made[0].update(arena, guarded)
+    def __init__(self, make: Make, guarded: Callable[[Arena, Any], None]) -> None:
+        self._make, self._guarded = make, guarded
+        self._own: _Own | None = None
+        self._held: Held | None = None
+        """What every update begins from, while that is to stay."""
 
-    return update
+    def __call__(self, arena: Arena) -> None:
+        """One update of the arena."""
+        if not self.has_begun:
+            self.begin(arena)
+        if self._held is not None:
+            self._held.put_back()
+        # The host's tensors are back already then, and a capture could not wait for the device to decide.
+        self._begun.update(arena, self._guarded, device_alone=self._held is not None)
+
+    def begin(self, arena: Arena, capturable: bool = False) -> None:
+        """Makes the optimizer; its state it makes itself, in the first step.
+
+        Args:
+          capturable: have it keep counters and rates on the device, where it can be told to.
+        """
+        # One part of the flat buffers: which parameters decay is the optimizer's own matter.
+        arena.num_decayed = 0
+        self._own = _Own(self._make, arena)
+        if capturable:
+            self._own.make_capturable()
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the optimizer is there."""
+        return self._own is not None
+
+    @property
+    def _begun(self) -> "_Own":
+        assert self._own is not None, "made at the first step"
+        return self._own
+
+    def lasting(self) -> list[Tensor]:
+        """What it keeps on the device from one step to the next, at fixed addresses."""
+        return self._begun.lasting()
+
+    def held(self) -> Held:
+        """Its numbers on the host as they are now."""
+        return self._begun.held()
+
+    @contextlib.contextmanager
+    def holding(self) -> Generator[None]:
+        """While warm-up and capture run: each of their updates begins from the host's numbers of now."""
+        self._held = self.held()
+        try:
+            yield
+        finally:
+            self._held.put_back()
+            self._held = None
+
+    def take_rates(self) -> None:
+        """Takes over learning rates that were set as numbers since the capture.
+
+        Raises:
+          RuleError: the graph has the rate as a number.
+        """
+        self._begun.take_rates()
 
 
 def updates(make: Make, arena: Arena, gradients: Sequence[Tensors]) -> Iterator[Tensors]:
@@ -53,6 +109,7 @@ class _Own:
         slots = [slot for slot in arena.slots if slot.trainable]
         named = [(slot.row.name, nn.Parameter(slot.view(self._flat))) for slot in slots]
         self._parameters = list(zip(slots, (parameter for _, parameter in named), strict=True))
+        self._names = {id(parameter): name for name, parameter in named}
         with torch.enable_grad():
             self._optimizer = make(named)
         if not isinstance(self._optimizer, torch.optim.Optimizer):
@@ -68,18 +125,68 @@ class _Own:
                 f"{missing[0]} is in no group ({len(missing)} such)",
                 "give it to the optimizer; what is to stay, detach() in torch and lax.stop_gradient in jax",
             )
+        self._rates = [group["lr"] for group in self._optimizer.param_groups if "lr" in group]
 
-    def update(self, arena: Arena, guarded: Callable[[Arena, Any], None]) -> None:
-        """One update of the arena."""
-        before = {name: tensor.clone() for name, tensor in self._state().items()}
+    def make_capturable(self) -> None:
+        """Has torch's optimizers that know of capture keep their counters and rates on the device."""
+        dtype = torch.promote_types(self._flat.dtype, torch.float32)
+        for group in self._optimizer.param_groups:
+            if "capturable" in group:
+                group["capturable"] = True
+                group["lr"] = torch.as_tensor(group["lr"], dtype=dtype).to(self._flat.device, copy=True)
+        # Its first step is not captured, on purpose; torch would warn of that.
+        self._optimizer._warned_capturable_if_run_uncaptured = True  # type: ignore[attr-defined]
+        self._rates = [group["lr"] for group in self._optimizer.param_groups if "lr" in group]
+
+    def take_rates(self) -> None:
+        """See `OwnUpdate`."""
+        groups = [group for group in self._optimizer.param_groups if "lr" in group]
+        for group, captured in zip(groups, self._rates, strict=True):
+            if group["lr"] is captured:
+                continue
+            if isinstance(captured, Tensor):
+                captured.fill_(group["lr"])
+                group["lr"] = captured
+            elif group["lr"] != captured:
+                raise RuleError(
+                    "A captured optimizer takes the learning rate that it was captured with.",
+                    f"lr {captured} -> {group['lr']}",
+                    "take an optimizer with capturable=True, which reads a tensor, or --mode torch=eager",
+                )
+
+    def held(self) -> Held:
+        """See `OwnUpdate`."""
+        return Held(self._optimizer, self._flat.device, self._names)
+
+    def lasting(self) -> list[Tensor]:
+        """See `OwnUpdate`."""
+        cells = tensors(self._optimizer, self._names).values()
+        return [cell.value for cell in cells if cell.value.device == self._flat.device]
+
+    @torch.no_grad()
+    def update(self, arena: Arena, guarded: Callable[[Arena, Any], None], device_alone: bool = False) -> None:
+        """One update of the arena.
+
+        Args:
+          device_alone: tensors on the host are not looked after.
+        """
+        kept = {
+            path: (cell.value, cell.value.clone())
+            for path, cell in tensors(self._optimizer, self._names).items()
+        }
         skipped = arena.skipped.clone()
         guarded(arena, self._rule)
         refused = arena.skipped > skipped
-        for name, tensor in self._state().items():
-            old = before.get(name)
-            # Made by the very step that was refused, it begins at zero as it would have.
-            kept = torch.zeros_like(tensor) if old is None else old
-            tensor.copy_(torch.where(refused.to(tensor.device), kept, tensor).reshape(tensor.shape))
+        for path, cell in tensors(self._optimizer, self._names).items():
+            now = cell.value
+            if device_alone and now.device != self._flat.device:
+                continue
+            place, before = kept.get(path, (now, None))
+            if before is None or (place.shape, place.dtype) != (now.shape, now.dtype):
+                # Made by the very step that was refused, it begins at zero as it would have.
+                place, before = now, torch.zeros_like(now)
+            place.copy_(torch.where(refused.to(now.device), before, now).reshape(now.shape))
+            cell.put(place)
 
     def updated(self, grads: Tensors) -> Tensors:
         """One update outside a step; copies of the parameters after it."""
@@ -100,12 +207,3 @@ class _Own:
             parameter.grad = grad_of(slot)
         with torch.enable_grad():
             self._optimizer.step()
-
-    def _state(self) -> dict[tuple[int, str], Tensor]:
-        """What the optimizer keeps between steps."""
-        return {
-            (k, name): value
-            for k, state in enumerate(self._optimizer.state.values())
-            for name, value in state.items()
-            if isinstance(value, Tensor)
-        }

@@ -23,7 +23,7 @@ from torch_impl.graph.buckets import Overlap, put
 from torch_impl.memory import Arena
 from torch_impl.models import Side
 from torch_impl.optimizer import adamw, clip_coefficient, clip_part, global_norm
-from torch_impl.own_optimizer import own_update
+from torch_impl.own_optimizer import OwnUpdate
 from torch_impl.parallel import Ranks
 
 Batch = dict[str, Tensor]
@@ -99,7 +99,7 @@ def make_step(side: Side, problem: Problem, constants: Constants, ranks: Ranks) 
         wide = [grad.to(getattr(torch, problem.profile.accumulate)) for grad in grads]
         return clip_part(wide, count, constants.max_norm, constants.clip_eps)
 
-    chosen = own_update(side.optimizer, guarded) if side.optimizer else update
+    chosen = OwnUpdate(side.optimizer, guarded) if side.optimizer else update
     parts = part if constants.clip_parts else None
     return Step(loss, ranks.all_reduce, chosen, problem.micro_batches, part=parts)
 

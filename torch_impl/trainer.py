@@ -28,7 +28,7 @@ from spec.edits.weights import moved
 from spec.errors import RuleError
 from spec.own_optimizer import refuse_saving
 from spec.precision import Profile
-from spec.run import Execution, Problem
+from spec.run import Execution, Problem, check_mode
 from spec.state import LOADED_PHASES, check_names, of_phase, of_rank, own_key
 from spec.weights import Tensors, init_parameters
 from torch_impl import parallel, runtime, state
@@ -39,8 +39,12 @@ from torch_impl.feed import Feed, Stage
 from torch_impl.generators import Generators
 from torch_impl.memory import METRICS, Arena
 from torch_impl.models import Side, preset_side
+from torch_impl.own_optimizer import OwnUpdate
 from torch_impl.state import State
 from torch_impl.step import make_step
+
+_OWN_MODES = ("eager", "graph", "graph+inductor")
+"""In which an optimizer of the user's own can be."""
 
 
 @dataclass(frozen=True)
@@ -97,11 +101,14 @@ class Trainer:
         self.compiled: Compiled | None = None
         """What the step became; None until the first batch tells its shapes."""
         self.state: State
-        if self.side.optimizer and mode != "eager":
+        self._own: OwnUpdate | None = None
+        self._is_first = False
+        """Whether the step that runs is that in which an optimizer of the user's own makes its state."""
+        if self.side.optimizer and mode not in _OWN_MODES:
             raise RuleError(
-                "An optimizer of one's own runs eagerly: what it does is not known.",
+                "An optimizer of one's own runs eagerly or is captured; nobody knows whether it compiles.",
                 f"mode {mode}",
-                "take --mode torch=eager",
+                f"take --mode torch={' or torch='.join(_OWN_MODES)}",
             )
         if mode.startswith("baseline:"):
             if self._edits:
@@ -112,6 +119,7 @@ class Trainer:
         else:
             self.state = Arena(self.side.build(), table, problem.profile, self.ranks.device)
             self._step = make_step(self.side, problem, chosen, self.ranks)
+            self._own = self._step.update if isinstance(self._step.update, OwnUpdate) else None
         if side is None:
             initial = init_parameters(table, problem.seed_weights)
             self.load({f"param/{name}": values for name, values in initial.items()})
@@ -120,6 +128,8 @@ class Trainer:
         self.num_steps = 0
         """Steps dispatched by this trainer."""
         self._first_step = 0
+        self._captured_at = 0
+        """Steps dispatched before the graph was there."""
         self._plan: Any = None
         self._generators = Generators(self.ranks)
         self.stage: Callable[[Batch], Any] = Stage(self.ranks)
@@ -157,21 +167,37 @@ class Trainer:
 
     def launch(self, batch: Any) -> None:
         """The second half of `step`, on rows that `stage` has put on the device."""
-        if self.compiled is None:
-            assert isinstance(self.state, Arena)
-            self.compiled = compile_step(
-                self._step, self.state, batch, self.mode, self.compiled_as, self._plan
-            )
-            if self.compiled.whole is not None:
-                # From here on rows go to where the graph reads them; those at hand were for its shapes.
-                self.stage = self.compiled.whole.stage
-                batch = self.stage({name: values.cpu() for name, values in batch.items()})
+        if self.compiled is None or self._is_first:
+            batch = self._compile(batch)
+        assert self.compiled is not None
         if self.compiled.whole is not None:
+            if self._own is not None:
+                self._own.take_rates()
             self.compiled.whole.launch(batch)
         else:
             self.compiled.step(self.state, batch)
             self._read_back.put(self.num_steps)
         self.num_steps += 1
+
+    def _compile(self, batch: Any) -> Any:
+        """Makes the step run in its mode; the rows at hand, where it then finds them."""
+        assert isinstance(self.state, Arena)
+        own, mode = self._own, self.mode
+        # An optimizer makes its state in its first step, where a graph could not find it again.
+        self._is_first = own is not None and mode != "eager" and not own.has_begun
+        if own is not None and self._is_first:
+            check_mode("torch", mode, self.ranks.device.type)
+            own.begin(self.state, capturable=True)
+            mode = "eager"
+        self.compiled = compile_step(self._step, self.state, batch, mode, self.compiled_as, self._plan)
+        if self._is_first:
+            why = "the first step runs eagerly: the optimizer makes its state in it"
+            self.compiled = replace(self.compiled, reasons=self.compiled.reasons | {"capture": why})
+        if self.compiled.whole is None:
+            return batch
+        # From here on rows go to where the graph reads them; those at hand were for its shapes.
+        self.stage, self._captured_at = self.compiled.whole.stage, self.num_steps
+        return self.stage({name: values.cpu() for name, values in batch.items()})
 
     def metrics(self, step: int | None = None) -> Metrics:
         """Metrics of a step, the last when None; waits until the device is through with that step.
@@ -180,8 +206,11 @@ class Trainer:
         """
         number = self.num_steps - 1 if step is None else step
         whole = self.compiled.whole if self.compiled else None
-        read = self._read_back.get if whole is None else whole.metrics
-        values = dict(zip(METRICS, read(number), strict=True))
+        if whole is None or number < self._captured_at:
+            read = self._read_back.get(number)
+        else:
+            read = whole.metrics(number - self._captured_at)
+        values = dict(zip(METRICS, read, strict=True))
         return Metrics(
             step=number,
             loss=values["loss"],

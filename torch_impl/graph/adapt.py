@@ -14,7 +14,7 @@ from torch import Tensor
 from torch_impl.graph.buckets import Overlap, plan_buckets
 from torch_impl.graph.capture import CaptureRefused
 from torch_impl.graph.communicator import Communicator
-from torch_impl.graph.forms import Forms, Options
+from torch_impl.graph.forms import DeviceStep, Forms, Options
 from torch_impl.graph.handshake import default_handshake
 from torch_impl.graph.plan import Plan, choose
 from torch_impl.graph.report import describe
@@ -36,6 +36,8 @@ class Captured:
     """Milliseconds a step of each plan that was tried, on the slowest rank; empty where there was one."""
     first_run_s: float
     """Seconds of the first runs of all plans, in which compilers work."""
+    program: DeviceStep
+    """What was captured, to be run operation by operation; on all ranks, since it reduces."""
 
     def record(self) -> dict[str, Any]:
         """For the manifest and `capture.json`."""
@@ -94,6 +96,7 @@ def capture_step(
     example = {name: values.cpu() for name, values in batch.items()}
 
     built: list[WholeStep] = []
+    programs: dict[Plan, DeviceStep] = {}
 
     def build(plan: Plan) -> WholeStep:
         compiled = program(plan.programs)
@@ -102,6 +105,7 @@ def capture_step(
         forms = Forms(*(_bound(form, arena) for form in (captured, local, step)))
         if world_size == 1:
             forms = replace(forms, local=forms.captured)
+        programs[plan] = forms.captured
         built.append(WholeStep(forms, state, arena.device, handshake, options))
         return built[-1]
 
@@ -111,7 +115,8 @@ def capture_step(
         communicator.close()
         raise
     whole.on_closed(communicator.close)
-    return Captured(whole, plan, measured_ms, sum(each.counts.first_run_s for each in built))
+    first_run_s = sum(each.counts.first_run_s for each in built)
+    return Captured(whole, plan, measured_ms, first_run_s, programs[plan])
 
 
 def reducing(step: Step, arena: Arena, plan: Plan, all_reduce: Callable[[Tensor], None]) -> Step:

@@ -181,6 +181,10 @@ class WholeStep:
         self.num_steps = 0
         torch.cuda.synchronize(self.device)
 
+    def agree(self, failure: str | None) -> list[str]:
+        """The failures of all ranks, on all of them; none where no rank names one."""
+        return self._handshake.failures(failure)
+
     def on_closed(self, function: Callable[[], None]) -> None:
         """Has a function called once the graphs are gone: their communicator's end."""
         self._afterwards.append(function)
