@@ -134,7 +134,7 @@ def _modes(
     """The modes of each side, as many and such as the command takes."""
     modes = parse_modes(options.mode, device)
     if pair and isinstance(pair.pair.optimizer, OwnOptimizer) and options.mode == "auto":
-        # Such a step cannot be compiled or captured.
+        # Nobody asked for a capture, which refuses optimizers that count or schedule on the host.
         modes["torch"] = ("eager",)
     if not isinstance(options, Bench) and any(len(own) > 1 for own in modes.values()):
         raise RuleError("A run has one mode a side.", f"--mode {options.mode}", "parity bench takes several")

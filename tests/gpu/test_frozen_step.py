@@ -1,13 +1,42 @@
-"""A capture that reads Adam's step counter on the host freezes it: the capture behind case P26."""
+"""A capture that reads a step counter on the host freezes it: the capture behind case P26.
 
+The optimizers of users' own that train captured as they do eagerly, and those that are refused.
+"""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 import pytest
 import torch
+from torch import nn
 
+from spec.edits import constants
 from spec.errors import RuleError
+from spec.presets import run_spec
 from spec.run import Execution, OwnOptimizer
-from tests.jax_impl.small import mlp_problem
+from spec.weights import init_parameters
+from tests.corpus.p26_frozen_step.uncaptured.torch_side import HostAdam
+from tests.corpus.scheduled_torch import Scheduled
+from tests.parity.conftest import run_in
+from torch_impl.models import Side, preset_side
+from torch_impl.trainer import Trainer
 
-pytestmark = pytest.mark.gpu
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream does not match"),
+    # Reference steps of a capturable optimizer run eagerly.
+    pytest.mark.filterwarnings("ignore:This instance was constructed with capturable=True"),
+    pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores"),
+]
+CASE = Path(__file__).resolve().parents[2] / "tests" / "corpus" / "p26_frozen_step"
+CUDA = Execution(device="cuda")
+Named = list[tuple[str, nn.Parameter]]
+Make = Callable[[Named], torch.optim.Optimizer]
 
 
 def _replays(capturable: bool) -> list[torch.Tensor]:
@@ -50,13 +79,130 @@ def test_replays_of_a_capturable_step_equal_eager_ones() -> None:
         torch.testing.assert_close(replayed, parameter.detach(), rtol=1e-6, atol=1e-7)
 
 
-def test_an_optimizer_of_ones_own_is_not_captured_unseen() -> None:
-    import torch_impl
-    from spec.edits import constants
-    from torch_impl.models import preset_side
-
-    problem = mlp_problem(optimizer=OwnOptimizer(max_norm=0.5))
+def trainer_of(mode: str, make: Make) -> Trainer:
+    """The toy MLP in strict, its optimizer the user's own."""
+    spec = run_spec("toy-mlp", steps=40, devices=1, execution=CUDA)
+    problem = replace(spec.problem, optimizer=OwnOptimizer(max_norm=0.5))
     preset = preset_side(problem, constants(problem))
-    side = torch_impl.Side(preset.build, preset.loss, lambda named: torch.optim.Adam(named, lr=1e-3))
-    with pytest.raises(RuleError, match="runs eagerly"):
-        torch_impl.Trainer(problem, Execution(device="cuda"), "graph", side=side)
+    trainer = Trainer(problem, CUDA, mode, side=Side(preset.build, preset.loss, make))
+    initial = init_parameters(problem.parameter_table(), problem.seed_weights)
+    trainer.load({f"param/{name}": values for name, values in initial.items()})
+    return trainer
+
+
+def trained(trainer: Trainer, steps: int = 12) -> tuple[list[float], dict[str, np.ndarray]]:
+    """Losses, each read one step late, and the parameters at the end."""
+    losses = []
+    for number in range(steps):
+        trainer.step(trainer.feed.rows(number))
+        if number:
+            losses.append(trainer.metrics(number - 1).loss)
+    losses.append(trainer.metrics().loss)
+    return losses, trainer.export(["param"])
+
+
+def end_whole(trainer: Trainer) -> None:
+    assert trainer.compiled is not None and trainer.compiled.whole is not None, trainer.compiled
+    trainer.compiled.whole.close()
+
+
+class DeviceMomentum(torch.optim.Optimizer):
+    """By hand: a counter that is a tensor, and a momentum that is a new tensor after every step."""
+
+    def __init__(self, named: Named) -> None:
+        super().__init__(named, {"lr": 1e-2})
+        self.num_steps = torch.zeros((), device="cuda")
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:
+        """SGD with momentum at a rate that falls."""
+        self.num_steps += 1
+        for p in self.param_groups[0]["params"]:
+            state = self.state[p]
+            state["m"] = 0.9 * state["m"] + p.grad if state else p.grad.clone()
+            p.sub_(state["m"] * (self.param_groups[0]["lr"] / self.num_steps))
+
+
+def adam_on_the_device(named: Named) -> torch.optim.Optimizer:
+    """As the graph modes make Adam by themselves."""
+    return torch.optim.Adam(named, lr=torch.tensor(1e-3, device="cuda"), capturable=True)
+
+
+PAIRS: dict[str, tuple[Make, Make]] = {
+    "adam": (lambda named: torch.optim.Adam(named, lr=1e-3), adam_on_the_device),
+    "sgd": (lambda named: torch.optim.SGD(named, lr=1e-2, momentum=0.9, dampening=0.5),) * 2,
+    "by_hand": (DeviceMomentum, DeviceMomentum),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_captured_optimizer_trains_as_it_does_eagerly(name: str) -> None:
+    given, eager = PAIRS[name]
+    graph = trainer_of("graph", given)
+    losses, params = trained(graph)
+    assert graph.compiled is not None and graph.compiled.mode_ran == "graph", graph.compiled.reasons
+    assert graph.compiled.proven is not None
+    assert graph.compiled.proven["own_optimizer"]["host_numbers_changed"] == []
+    end_whole(graph)
+    expected, others = trained(trainer_of("eager", eager))
+    assert losses == expected
+    assert all(params[key].tobytes() == others[key].tobytes() for key in others)
+
+
+def test_a_counter_on_the_host_is_refused_with_what_it_does() -> None:
+    trainer = trainer_of("graph", lambda named: HostAdam(named, lr=1e-3))
+    trainer.step(trainer.feed.rows(0))
+    with pytest.raises(RuleError) as refused:
+        trainer.step(trainer.feed.rows(1))
+    numbers = refused.value.numbers
+    assert "from step 2 on: its state on the host is frozen in the graph (num_steps: 1 -> 4" in numbers
+    assert "steps before 2 are equal" in numbers and "the capture carries it" in numbers
+    assert "capturable=True" in refused.value.mend
+
+
+def test_a_schedule_on_the_host_is_refused_and_a_rate_set_between_launches_is_taken() -> None:
+    trainer = trainer_of("graph", lambda named: Scheduled(named, lambda step: (step + 1) / 10))
+    trainer.step(trainer.feed.rows(0))
+    with pytest.raises(RuleError, match="scheduler/last_epoch"):
+        trainer.step(trainer.feed.rows(1))
+    made: list[torch.optim.Optimizer] = []
+    ends = {}
+    for mode in ("graph", "eager"):
+        made.clear()
+        trainer = trainer_of(mode, lambda named: made.append(adam_on_the_device(named)) or made[0])  # type: ignore[func-returns-value]
+        trained(trainer, 4)
+        made[0].param_groups[0]["lr"] = 1e-2 if mode == "graph" else torch.tensor(1e-2, device="cuda")
+        for number in range(4, 8):
+            trainer.step(trainer.feed.rows(number))
+        ends[mode] = trainer.export(["param"])
+        if mode == "graph":
+            end_whole(trainer)
+    assert all(ends["graph"][key].tobytes() == ends["eager"][key].tobytes() for key in ends["eager"])
+
+
+def test_the_run_is_refused_end_to_end_and_the_capture_named(tmp_path: Path) -> None:
+    """Case P26: uncaptured the pair's optimizer is right, as `tests.corpus P26` finds on a CPU."""
+    words = f"run {CASE}/uncaptured --backend torch --no-time --device cuda --devices 1 --mode torch=graph"
+    said = " ".join(run_in(tmp_path, words, 2).stderr.split())
+    assert "the captured optimizer trains otherwise than eager from step 2 on" in said
+    assert "num_steps: 1 -> 4" in said and "so the capture carries it, not the framework" in said
+
+
+def test_with_its_counter_on_the_device_the_pair_is_captured_and_the_same(tmp_path: Path) -> None:
+    shutil.copytree(CASE / "uncaptured", tmp_path / "case" / "mended")
+    shutil.copy(CASE / "jax_side.py", tmp_path / "case")
+    side = tmp_path / "case" / "mended" / "torch_side.py"
+    side.write_text(side.read_text().replace("return HostAdam(", "return torch.optim.Adam("))
+    words = f"run {tmp_path}/case/mended --no-time --device cuda --devices 1 --mode torch=graph"
+    done = run_in(tmp_path, words)
+    content: dict[str, Any] = json.loads(next(tmp_path.glob("runs/0001_*/result.json")).read_text())
+    assert done.stdout.startswith("SAME")
+    assert content["capture"]["torch"]["own_optimizer"]["steps_compared"] == 3
+
+
+def test_with_a_compiled_model_the_optimizer_is_captured_beside_it() -> None:
+    given, eager = PAIRS["adam"]
+    graph = trainer_of("graph+inductor", given)
+    losses, _ = trained(graph)
+    end_whole(graph)
+    np.testing.assert_allclose(losses, trained(trainer_of("eager", eager))[0], rtol=1e-4)
