@@ -70,8 +70,8 @@ def compile_step(
             return _captured(step, arena, batch, mode, profile, plan)
         except CaptureRefused as error:
             refusal = f"no graph was captured: {error}"
-    if base == "eager":
-        compiled = uncompiled(step, base, "nothing is compiled in mode eager")
+    if base == "eager" or isinstance(step.update, OwnUpdate):
+        compiled = uncompiled(step, "eager", "nothing is compiled in mode eager")
     else:
         compiled = _compiled(step, arena, batch, profile)
     return replace(compiled, reasons=compiled.reasons | ({"capture": refusal} if refusal else {}))

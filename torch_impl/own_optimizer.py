@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from spec.errors import RuleError
 from spec.weights import Tensors
-from torch_impl.graph.held import Held, tensors
+from torch_impl.graph.held import Cell, Held, tensors
 from torch_impl.memory import Arena, Slot
 
 Make = Callable[[list[tuple[str, nn.Parameter]]], torch.optim.Optimizer]
@@ -126,6 +126,8 @@ class _Own:
                 "give it to the optimizer; what is to stay, detach() in torch and lax.stop_gradient in jax",
             )
         self._rates = [group["lr"] for group in self._optimizer.param_groups if "lr" in group]
+        self._cells: dict[str, Cell] = {}
+        self._looked_at: tuple[int, int] | None = None
 
     def make_capturable(self) -> None:
         """Has torch's optimizers that know of capture keep their counters and rates on the device."""
@@ -170,15 +172,11 @@ class _Own:
         Args:
           device_alone: tensors on the host are not looked after.
         """
-        kept = {
-            path: (cell.value, cell.value.clone())
-            for path, cell in tensors(self._optimizer, self._names).items()
-        }
+        kept = {path: (place, place.clone()) for path, _, place in self._places(anew=device_alone)}
         skipped = arena.skipped.clone()
         guarded(arena, self._rule)
         refused = arena.skipped > skipped
-        for path, cell in tensors(self._optimizer, self._names).items():
-            now = cell.value
+        for path, cell, now in self._places(anew=device_alone):
             if device_alone and now.device != self._flat.device:
                 continue
             place, before = kept.get(path, (now, None))
@@ -187,6 +185,18 @@ class _Own:
                 place, before = now, torch.zeros_like(now)
             place.copy_(torch.where(refused.to(now.device), before, now).reshape(now.shape))
             cell.put(place)
+
+    def _places(self, anew: bool) -> Iterator[tuple[str, Cell, Tensor]]:
+        """Path and tensor of each place that holds one.
+
+        To look into an optimizer takes a millisecond: that is done where it has more than before, or `anew`.
+        """
+        size = len(vars(self._optimizer)), sum(map(len, self._optimizer.state.values()))
+        if anew or size != self._looked_at:
+            self._cells, self._looked_at = tensors(self._optimizer, self._names), size
+        for path, cell in self._cells.items():
+            if isinstance(value := cell.value, Tensor):
+                yield path, cell, value
 
     def updated(self, grads: Tensors) -> Tensors:
         """One update outside a step; copies of the parameters after it."""
