@@ -4,6 +4,8 @@ On a CPU a replay is a step that begins from the host's numbers at capture.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -16,11 +18,13 @@ from spec.errors import RuleError
 from spec.run import Execution, OwnOptimizer
 from spec.weights import init_parameters
 from tests.corpus.p26_frozen_step.uncaptured.torch_side import HostAdam
-from tests.jax_impl.small import mlp_problem
+from tests.torch_impl.small import mlp_problem
+from torch_impl.compile import Compiled, uncompiled
 from torch_impl.graph.held import Held, tensors
 from torch_impl.graph.own_update import check_own
 from torch_impl.graph.proof import STEPS, find_frozen
 from torch_impl.models import preset_side
+from torch_impl.own_optimizer import _Own
 
 PROBLEM = mlp_problem(optimizer=OwnOptimizer(max_norm=0.5))
 Named = list[tuple[str, nn.Parameter]]
@@ -56,14 +60,18 @@ class Scheduled(torch.optim.SGD):
         self.scheduler.step()
 
 
-def begun(make: Callable[[Named], torch.optim.Optimizer]) -> torch_impl.Trainer:
-    """A trainer after its first step, in which the optimizer made its state."""
+def trainer_of(make: Callable[[Named], torch.optim.Optimizer], mode: str = "eager") -> torch_impl.Trainer:
     preset = preset_side(PROBLEM, constants(PROBLEM))
-    trainer = torch_impl.Trainer(
-        PROBLEM, Execution(), "eager", side=torch_impl.Side(preset.build, preset.loss, make)
-    )
+    side = torch_impl.Side(preset.build, preset.loss, make)
+    trainer = torch_impl.Trainer(PROBLEM, Execution(), mode, side=side)
     initial = init_parameters(PROBLEM.parameter_table(), PROBLEM.seed_weights)
     trainer.load({f"param/{name}": array for name, array in initial.items()})
+    return trainer
+
+
+def begun(make: Callable[[Named], torch.optim.Optimizer]) -> torch_impl.Trainer:
+    """A trainer after its first step, in which the optimizer made its state."""
+    trainer = trainer_of(make)
     trainer.step(trainer.feed.rows(0))
     return trainer
 
@@ -201,3 +209,52 @@ def test_replays_are_held_against_how_eager_steps_repeat_themselves(
     assert made[0] == STEPS
     if frozen:
         assert frozen.tensor == "place" and frozen.norms["captured"][1] > frozen.norms["eager"][1]
+
+
+class Replayed:
+    """Stands for a captured step: it launches the trainer's own, and counts from its own first."""
+
+    def __init__(self, step: Any, arena: Any) -> None:
+        self._step, self._arena, self._metrics = step, arena, list[list[float]]()
+
+    def stage(self, rows: dict[str, Any]) -> dict[str, Tensor]:
+        return {name: torch.as_tensor(values) for name, values in rows.items()}
+
+    def launch(self, batch: dict[str, Tensor]) -> None:
+        self._step(self._arena, batch)
+        self._metrics.append(self._arena.metrics.tolist())
+
+    def metrics(self, number: int) -> list[float]:
+        return self._metrics[number]
+
+
+def test_the_first_step_runs_eagerly_and_steps_are_counted_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    modes: list[str] = []
+
+    def compile_step(step: Any, arena: Any, batch: Any, mode: str, *args: Any) -> Compiled:
+        modes.append(mode)
+        compiled = uncompiled(step, mode, "stands for a capture")
+        return compiled if mode == "eager" else replace(compiled, whole=Replayed(step, arena))  # type: ignore[arg-type]
+
+    monkeypatch.setattr(torch_impl.trainer, "compile_step", compile_step)
+    monkeypatch.setattr(torch_impl.trainer, "check_mode", lambda *args: None)
+    monkeypatch.setattr(_Own, "make_capturable", lambda self: None)
+    eager, graph = trainer_of(DeviceMomentum), trainer_of(DeviceMomentum, "graph")
+    seen = []
+    for step in range(5):
+        for trainer in (eager, graph):
+            trainer.step(trainer.feed.rows(step))
+        if step == 0:
+            assert graph.compiled is not None
+            assert "makes its state in it" in graph.compiled.reasons["capture"]
+        for back in range(min(2, step + 1)):
+            seen.append((graph.metrics(step - back).loss, eager.metrics(step - back).loss))
+    assert modes == ["eager", "eager", "graph"], "one trainer is eager, the other becomes it"
+    assert all(one == other for one, other in seen)
+    assert graph.metrics().step == 4 and graph.applied == eager.applied == 5
+
+
+def test_a_graph_mode_needs_a_gpu_from_the_first_step_on() -> None:
+    trainer = trainer_of(DeviceMomentum, "graph")
+    with pytest.raises(RuleError, match="needs a CUDA device"):
+        trainer.step(trainer.feed.rows(0))
