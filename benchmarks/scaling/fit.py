@@ -42,6 +42,9 @@ class Fit(Struct, kw_only=True, omit_defaults=True):
     compute_ms: Known
     exposed_ms: dict[int, Known]
     """By number of devices."""
+    slowed_ms: dict[int, Known]
+    """By number of devices: what the device takes longer than `compute_ms` beside what is exposed, since an
+    all-reduce that is hidden takes bandwidth and multiprocessors from what hides it."""
     bandwidth_gb_per_s: Known
     latency_us: Known
     """Of one hop."""
@@ -74,6 +77,7 @@ class Predicted(Struct, kw_only=True, omit_defaults=True):
     host_ms: Known
     compute_ms: Known
     exposed_ms: Known
+    slowed_ms: Known
     skew_ms: Known
     ci95_ms: tuple[float, float] | None = None
     """Of step_ms, from windows drawn anew; what is assumed is not varied. None where it was not asked for."""
@@ -114,6 +118,7 @@ def _alone(preset: str, family: Family, own: Mapping[int, Point]) -> Fit:
     compute = (
         _device_time(own[1], busy_ms) if 1 in own else missing("its step on one device was not measured")
     )
+    exposed = {n: _exposed(one, compute, busy_ms) for n, one in sorted(own.items()) if n > 1}
     unknown = missing("")
     return Fit(
         preset=preset,
@@ -122,7 +127,8 @@ def _alone(preset: str, family: Family, own: Mapping[int, Point]) -> Fit:
         gradient_bytes=last.gradient_bytes,
         host_ms=hosts[max(own)],
         compute_ms=compute,
-        exposed_ms={n: _exposed(one, compute, busy_ms) for n, one in sorted(own.items()) if n > 1},
+        exposed_ms=exposed,
+        slowed_ms={n: _slowed(own[n], compute, known, busy_ms) for n, known in exposed.items()},
         bandwidth_gb_per_s=unknown,
         latency_us=unknown,
         host_by_count_ms=hosts,
@@ -194,6 +200,16 @@ def _exposed(point: Point, compute: Known, busy_ms: float | None) -> Known:
     return Known(value=max(0.0, device.value - compute.value), source="fitted", how=how)
 
 
+def _slowed(point: Point, compute: Known, exposed: Known, busy_ms: float | None) -> Known:
+    """What the device takes on the devices of this point that neither compute on one nor `exposed` tells."""
+    device = _device_time(point, busy_ms)
+    for known in (device, compute, exposed):
+        if known.value is None:
+            return missing(known.how)
+    how = f"device time on {point.devices} devices less compute and exposed"
+    return Known(value=max(0.0, device.value - compute.value - exposed.value), source="fitted", how=how)  # type: ignore[operator]
+
+
 def _link(
     fits: Sequence[Fit], chosen: Mapping[tuple[str, Family, int], Point], family: Family
 ) -> tuple[Link | None, str]:
@@ -250,20 +266,35 @@ def exposed_ms(one: Fit, devices: int, node: Node) -> Known:
     return Known(value=told[base] * grown + share * between, source="predicted", how=how)
 
 
+def slowed_ms(one: Fit, devices: int) -> Known:
+    """What hidden all-reduces slow down on so many devices: as on the largest fitted count that tells."""
+    told = {n: known for n, known in one.slowed_ms.items() if known.value is not None}
+    if devices == 1 or not told:
+        why = "one device reduces with nobody" if devices == 1 else "no point tells it"
+        return Known(value=0.0, source="assumed", how=why)
+    base = devices if devices in told else max(told)
+    if base == devices:
+        return told[base]
+    return Known(value=told[base].value, source="assumed", how=f"as on {base} devices")
+
+
 def predict(one: Fit, devices: int, node: Node) -> Predicted:
     """The step on so many devices at the same batch a device."""
-    exposed = exposed_ms(one, devices, node)
+    exposed, slowed = exposed_ms(one, devices, node), slowed_ms(one, devices)
     host, draws = one.launching(devices)
     lacking = [known for known in (host, one.compute_ms, exposed) if known.value is None]
     if lacking:
         step = skew = missing(lacking[0].how)
     else:
-        found = model.step(one.compute_ms.value + exposed.value, draws, devices)  # type: ignore[operator]
+        device = one.compute_ms.value + slowed.value + exposed.value  # type: ignore[operator]
+        found = model.step(device, draws, devices)
         tail = devices > len(draws)
         beyond = ", beyond them an assumed exponential tail" if tail else ""
         how = f"last of {devices} independent draws of {len(draws)} dispatch times{beyond}"
         skew = Known(value=found.skew, source="assumed" if tail else "predicted", how=how)
-        step = Known(value=found.total, source="predicted", how="max(host, compute + exposed) + skew")
+        step = Known(
+            value=found.total, source="predicted", how="max(host, compute + slowed + exposed) + skew"
+        )
     return Predicted(
         preset=one.preset,
         family=one.family,
@@ -272,5 +303,6 @@ def predict(one: Fit, devices: int, node: Node) -> Predicted:
         host_ms=host,
         compute_ms=one.compute_ms,
         exposed_ms=exposed,
+        slowed_ms=slowed,
         skew_ms=skew,
     )

@@ -1,6 +1,6 @@
 """The cost model of a data-parallel step, as formulas of numbers alone.
 
-    step = max(host, compute + exposed) + skew
+    step = max(host, compute + slowed + exposed) + skew
 
 A synchronous step is over when its device is through and the last of N ranks has launched. Times are in ms,
 sizes in bytes. Must not: read files, or know where a number comes from.
@@ -46,7 +46,7 @@ class Step:
     host: float
     """Mean time in which one rank launches it."""
     device: float
-    """Compute and the part of the all-reduce that nothing hides."""
+    """Compute, what hidden all-reduces slow it down, and the part of them that nothing hides."""
     skew: float
     """What waiting for the last rank adds."""
 
@@ -147,7 +147,7 @@ def step(device: float, draws_ms: Sequence[float], ranks: int) -> Step:
     """A step of so many ranks.
 
     Args:
-      device: compute and exposed all-reduce, in ms.
+      device: compute as hidden all-reduces leave it, and the exposed part, in ms.
       draws_ms: times in which one rank launches a step.
     """
     host = float(np.mean(draws_ms))

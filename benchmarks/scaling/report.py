@@ -22,7 +22,8 @@ LOSS = "loss"
 """The folder of the loss checks within a study."""
 
 ASSUMPTIONS = (
-    "The batch of a device is constant, and so is its compute, whatever the number of devices.",
+    "The batch of a device is constant, and so is its compute, whatever the number of devices; what hidden "
+    "all-reduces slow it down is that of the largest number of devices measured.",
     "Devices and hosts are alike, and none breaks or slows down: no stragglers, no drifting clocks.",
     "The host launches as fast beside other ranks as on the largest number of devices measured; on a number "
     "that was measured as it did there.",

@@ -41,7 +41,17 @@ def _page(found: Scaling) -> Iterator[str]:
         heads = "preset", "step", "devices", "predicted ms", "95 %", "measured ms", "error", "made"
         yield from _table(heads, [_held(row) for row in found.predictions])
     yield "\n## MODEL: fitted\n"
-    heads = "preset", "step", "fitted on", "host ms", "compute ms", "exposed ms", "link GB/s", "hop us"
+    heads = (
+        "preset",
+        "step",
+        "fitted on",
+        "host ms",
+        "compute ms",
+        "exposed ms",
+        "slowed ms",
+        "link GB/s",
+        "hop us",
+    )
     yield from _table(heads, [_fit(row) for row in found.fits])
     yield "\n## MODEL: step_ms (T(1) / T(N)), computed and not measured\n"
     yield "Where a step was measured, the cell is how far off the model is there.\n"
@@ -86,9 +96,12 @@ def _held(row: Held) -> list[str]:
 
 
 def _fit(row: Fit) -> list[str]:
-    exposed = ", ".join(f"{_cell(known)} on {n}" for n, known in row.exposed_ms.items() if known.value)
+    exposed, slowed = (
+        ", ".join(f"{_cell(known)} on {n}" for n, known in told.items() if known.value)
+        for told in (row.exposed_ms, row.slowed_ms)
+    )
     counts = ", ".join(map(str, row.devices))
-    times = _cell(row.host_ms), _cell(row.compute_ms), exposed
+    times = _cell(row.host_ms), _cell(row.compute_ms), exposed, slowed
     link = _cell(row.bandwidth_gb_per_s), _cell(row.latency_us)
     return [row.preset, row.family, counts, *times, *link]
 

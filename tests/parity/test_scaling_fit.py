@@ -103,6 +103,25 @@ def test_traces_tell_the_exposed_share_of_the_all_reduce() -> None:
     assert beyond == pytest.approx(ring(SIZES["big"], 8) / 2 + (SIZES["big"] / 8 / 40e6 + 0.02) / 2)
 
 
+def test_what_hidden_all_reduces_slow_down_stays() -> None:
+    """On two devices the step takes 0.2 ms more than compute on one and what a trace calls exposed."""
+    points = []
+    for preset, size in SIZES.items():
+        points += [
+            made(preset, 1),
+            point(preset, 2, COMPUTE[preset] + 0.2 + ring(size, 2), exposed_ms=ring(size, 2)),
+        ]
+    found = of(fit(points), "big")
+    assert found.slowed_ms[2].value == pytest.approx(0.2)
+    assert predict(found, 2, NODE).step_ms.value == pytest.approx(
+        COMPUTE["big"] + 0.2 + ring(SIZES["big"], 2)
+    )
+    eight = predict(found, 8, NODE)
+    assert eight.step_ms.value == pytest.approx(COMPUTE["big"] + 0.2 + ring(SIZES["big"], 8))
+    assert eight.slowed_ms.source == "assumed" and "on 2 devices" in eight.slowed_ms.how
+    assert predict(found, 1, NODE).slowed_ms.value == 0
+
+
 def test_what_a_host_paced_step_takes_beside_its_launch_is_the_hosts() -> None:
     """Launches take 0.6 ms, the device 0.03: a step of 0.7 is the host's, as one of 1.05 on two devices."""
     host_paced = [
