@@ -22,7 +22,8 @@ COMMAND_BUFFERS = {
 ARRAYS = {
     "one": "all parameters in one flat array: the host launches least",
     "apart": "every matrix in an array of its own: the device copies least",
-    "buckets": "matrices that follow each other together, up to 31 MB: one reduction each",
+    "buckets": "matrices that follow each other together, up to 31 MB or one, the rest with the first: a "
+    "reduction each",
 }
 """How the parameters lie, and so what is reduced at once."""
 
@@ -30,7 +31,7 @@ WORDS = (
     "off, collectives, while or all (command buffers), min1 (command buffers of one operation too), "
     "concurrent (independent operations of one at once), "
     "kN (N steps a launch), remat (recompute each layer in backward), scan (one loop over the layers), "
-    "apart (every matrix an array of its own), buckets (matrices in arrays of 31 MB), "
+    "apart (every matrix an array of its own), buckets (matrices together up to 31 MB), "
     "overlap (gradients are reduced while others are computed), "
     "oneprocess (one process holds all devices)"
 )

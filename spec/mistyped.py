@@ -1,6 +1,6 @@
 """What is wrong with a command line that was refused: the rule, what was typed, and how to mend it.
 
-Must not: parse. It is asked once the parser has said no, so a word that it lets pass is not thereby allowed.
+Must not: allow a word. It speaks once a parser has said no, so what it lets pass is not thereby right.
 """
 
 import contextlib

@@ -41,17 +41,8 @@ def _page(found: Scaling) -> Iterator[str]:
         heads = "preset", "step", "devices", "predicted ms", "95 %", "measured ms", "error", "made"
         yield from _table(heads, [_held(row) for row in found.predictions])
     yield "\n## MODEL: fitted\n"
-    heads = (
-        "preset",
-        "step",
-        "fitted on",
-        "host ms",
-        "compute ms",
-        "exposed ms",
-        "slowed ms",
-        "link GB/s",
-        "hop us",
-    )
+    times = "host ms", "compute ms", "exposed ms", "slowed ms"
+    heads = "preset", "step", "fitted on", *times, "link GB/s", "hop us"
     yield from _table(heads, [_fit(row) for row in found.fits])
     yield "\n## MODEL: step_ms (T(1) / T(N)), computed and not measured\n"
     yield "Where a step was measured, the cell is how far off the model is there.\n"

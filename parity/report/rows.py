@@ -216,8 +216,7 @@ def notes(result: Result) -> Iterator[str]:
     """Reasons beyond the one in the headline, and edits, which explain a difference before anything else."""
     in_headline = result.verdict not in (None, "SAME") and not _tested(result)
     yield from (f"note: {reason}" for reason in result.reasons[1 if in_headline else 0 :])
-    found_nothing = result.verdict in ("SAME", "INCONCLUSIVE")
-    if found_nothing and result.numerics is not None and result.numerics.would_not_see:
+    if result.numerics is not None and result.numerics.would_not_see:
         yield f"would not see mistakes in: {', '.join(result.numerics.would_not_see)}"
     if result.numerics is not None:
         yield from (f"note: {skew}" for skew in result.numerics.log_skew)

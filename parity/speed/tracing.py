@@ -6,13 +6,12 @@ Must not: judge whether the trace shows the timed program; `provenance` does.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from parity.report.traced import Distribution, Gaps
 from parity.speed import intervals
-from parity.speed.spans import Parted, interval
+from parity.speed.spans import Parted, Updated, interval
 from spec.trace import DeviceSpan, HostSpan, Trace
 
 NO_DEVICE = "a CPU has no device to launch work on; what the host did is in the trace"
@@ -73,6 +72,10 @@ def figures(trace: Trace) -> Traced:
     reasons = {"launch_latency_us": "the device was busy at every launch"} if latency is None else {}
     if exposed is None:
         reasons["exposed_communication_ms"] = "no collective ran in the traced steps"
+    updated = _updated(trace, parted)
+    update_calls = [call for one in updated or () for call in one.calls]
+    if updated is None:
+        reasons |= dict.fromkeys(("graph_updates_per_step", "graph_update_calls_by_api"), NOT_ALL_CALLS)
     if parted.unmatched:
         reasons["launch_latency_us"] = f"{parted.unmatched} device spans have no known launch"
         latency = None
@@ -82,7 +85,8 @@ def figures(trace: Trace) -> Traced:
         launch_calls_per_step=len(calls) / num_steps,
         launch_calls_by_api=_by_api(calls, num_steps),
         launch_api_us_per_step=sum(call.duration_us for call in calls) / num_steps,
-        **_updates(trace, parted, num_steps, reasons),
+        graph_updates_per_step=None if updated is None else len(updated) / num_steps,
+        graph_update_calls_by_api=None if updated is None else _by_api(update_calls, num_steps),
         kernels_per_step=len(kernels) / num_steps,
         device_busy_ms=busy,
         device_idle_share=idle_share,
@@ -98,18 +102,12 @@ def _by_api(calls: Sequence[HostSpan], num_steps: int) -> dict[str, float]:
     return {name: count / num_steps for name, count in Counter(call.name for call in calls).most_common()}
 
 
-def _updates(trace: Trace, parted: Parted, num_steps: int, reasons: dict[str, str]) -> dict[str, Any]:
-    """How often a graph was changed before it was launched, and by which calls; null where not all calls are
-    recorded: PyTorch's and JAX's own profilers choose which of the driver's they keep."""
+def _updated(trace: Trace, parted: Parted) -> list[Updated] | None:
+    """Graphs that were changed before their launch; None where not all calls are recorded: PyTorch's and
+    JAX's own profilers choose which of the driver's they keep."""
     if trace.instrument != "cupti":
-        reasons |= {"graph_updates_per_step": NOT_ALL_CALLS, "graph_update_calls_by_api": NOT_ALL_CALLS}
-        return {}
-    updated = [one for step in parted.settled for one in step.updated]
-    calls = [call for one in updated for call in one.calls]
-    return {
-        "graph_updates_per_step": len(updated) / num_steps,
-        "graph_update_calls_by_api": _by_api(calls, num_steps),
-    }
+        return None
+    return [one for step in parted.settled for one in step.updated]
 
 
 def _device_time(parted: Parted, num_steps: int) -> tuple[float | None, float | None, Gaps | None]:
