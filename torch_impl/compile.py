@@ -98,7 +98,7 @@ def _captured(step: Step, arena: Arena, batch: Batch, mode: str, profile: Profil
         fixed=profile.name in DETERMINISTIC_PROFILES,
     )
     with own.holding() if own else contextlib.nullcontext():
-        extra = own.lasting() if own else ()
+        extra = own.lasting if own else tuple
         captured = capture_step(step, program, arena, batch, kept(plans, recorded), extra=extra)
     whole, proven = captured.step, captured.record()
     if own:

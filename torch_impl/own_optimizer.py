@@ -1,9 +1,10 @@
 """A user's own torch optimizer in the place of AdamW, on parameters that are views of the arena.
 
 Everything around it is the step's own: the sums, the division, the clipping, the guard. Where an update is
-refused, the optimizer's state is as it was. What it keeps stays where it is, so that it can be captured: a
-tensor that it replaces is copied into the one before. Must not: compile it, since what it does is not known.
-Counterpart: `jax_impl/own_optimizer.py`.
+refused, the tensors that the optimizer keeps are as they were; its numbers on the host, such as a counter or
+a schedule's, have moved on, since to put them back the host would have to wait for the device. What it keeps
+stays where it is, so that it can be captured: a tensor that it replaces is copied into the one before. Must
+not: compile it, since what it does is not known. Counterpart: `jax_impl/own_optimizer.py`.
 """
 
 import contextlib
@@ -15,7 +16,8 @@ from torch import Tensor, nn
 
 from spec.errors import RuleError
 from spec.weights import Tensors
-from torch_impl.graph.held import Cell, Held, tensors
+from torch_impl.graph.held import Held, Places
+from torch_impl.graph.settings import Settings
 from torch_impl.memory import Arena, Slot
 
 Make = Callable[[list[tuple[str, nn.Parameter]]], torch.optim.Optimizer]
@@ -77,6 +79,7 @@ class OwnUpdate:
     @contextlib.contextmanager
     def holding(self) -> Generator[None]:
         """While warm-up and capture run: each of their updates begins from the host's numbers of now."""
+        self._begun.settings.record()
         self._held = self.held()
         try:
             yield
@@ -85,12 +88,16 @@ class OwnUpdate:
             self._held = None
 
     def take_rates(self) -> None:
-        """Takes over learning rates that were set as numbers since the capture.
+        """Takes over learning rates that were set before a step that runs eagerly; see `Settings.take`."""
+        self._begun.settings.take()
+
+    def audit(self) -> None:
+        """The same before a launch of a graph.
 
         Raises:
-          RuleError: the graph has the rate as a number.
+          RuleError: the graph has a setting as it was; see `Settings.audit`.
         """
-        self._begun.take_rates()
+        self._begun.settings.audit()
 
 
 def updates(make: Make, arena: Arena, gradients: Sequence[Tensors]) -> Iterator[Tensors]:
@@ -125,36 +132,13 @@ class _Own:
                 f"{missing[0]} is in no group ({len(missing)} such)",
                 "give it to the optimizer; what is to stay, detach() in torch and lax.stop_gradient in jax",
             )
-        self._rates = [group["lr"] for group in self._optimizer.param_groups if "lr" in group]
-        self._cells: dict[str, Cell] = {}
-        self._looked_at: tuple[int, int] | None = None
+        self.settings = Settings(self._optimizer, self._flat.device)
+        self._places = Places(self._optimizer, self._names)
 
     def make_capturable(self) -> None:
-        """Has torch's optimizers that know of capture keep their counters and rates on the device."""
+        """See `Settings.make_capturable`; one that cannot be told to may keep all on the device by itself."""
         dtype = torch.promote_types(self._flat.dtype, torch.float32)
-        for group in self._optimizer.param_groups:
-            if "capturable" in group:
-                group["capturable"] = True
-                group["lr"] = torch.as_tensor(group["lr"], dtype=dtype).to(self._flat.device, copy=True)
-        # Its first step is not captured, on purpose; torch would warn of that.
-        self._optimizer._warned_capturable_if_run_uncaptured = True  # type: ignore[attr-defined]
-        self._rates = [group["lr"] for group in self._optimizer.param_groups if "lr" in group]
-
-    def take_rates(self) -> None:
-        """See `OwnUpdate`."""
-        groups = [group for group in self._optimizer.param_groups if "lr" in group]
-        for group, captured in zip(groups, self._rates, strict=True):
-            if group["lr"] is captured:
-                continue
-            if isinstance(captured, Tensor):
-                captured.fill_(group["lr"])
-                group["lr"] = captured
-            elif group["lr"] != captured:
-                raise RuleError(
-                    "A captured optimizer takes the learning rate that it was captured with.",
-                    f"lr {captured} -> {group['lr']}",
-                    "take an optimizer with capturable=True, which reads a tensor, or --mode torch=eager",
-                )
+        self.settings.make_capturable(every=False, dtype=dtype)
 
     def held(self) -> Held:
         """See `OwnUpdate`."""
@@ -162,8 +146,7 @@ class _Own:
 
     def lasting(self) -> list[Tensor]:
         """See `OwnUpdate`."""
-        cells = tensors(self._optimizer, self._names).values()
-        return [cell.value for cell in cells if cell.value.device == self._flat.device]
+        return [value for _, value in self._places.tensors() if value.device == self._flat.device]
 
     @torch.no_grad()
     def update(self, arena: Arena, guarded: Callable[[Arena, Any], None], device_alone: bool = False) -> None:
@@ -172,31 +155,19 @@ class _Own:
         Args:
           device_alone: tensors on the host are not looked after.
         """
-        kept = {path: (place, place.clone()) for path, _, place in self._places(anew=device_alone)}
+        kept = {cell.path: (place, place.clone()) for cell, place in self._places.tensors()}
         skipped = arena.skipped.clone()
         guarded(arena, self._rule)
         refused = arena.skipped > skipped
-        for path, cell, now in self._places(anew=device_alone):
+        for cell, now in self._places.tensors():
             if device_alone and now.device != self._flat.device:
                 continue
-            place, before = kept.get(path, (now, None))
+            place, before = kept.get(cell.path, (now, None))
             if before is None or (place.shape, place.dtype) != (now.shape, now.dtype):
                 # Made by the very step that was refused, it begins at zero as it would have.
                 place, before = now, torch.zeros_like(now)
             place.copy_(torch.where(refused.to(now.device), before, now).reshape(now.shape))
             cell.put(place)
-
-    def _places(self, anew: bool) -> Iterator[tuple[str, Cell, Tensor]]:
-        """Path and tensor of each place that holds one.
-
-        To look into an optimizer takes a millisecond: that is done where it has more than before, or `anew`.
-        """
-        size = len(vars(self._optimizer)), sum(map(len, self._optimizer.state.values()))
-        if anew or size != self._looked_at:
-            self._cells, self._looked_at = tensors(self._optimizer, self._names), size
-        for path, cell in self._cells.items():
-            if isinstance(value := cell.value, Tensor):
-                yield path, cell, value
 
     def updated(self, grads: Tensors) -> Tensors:
         """One update outside a step; copies of the parameters after it."""

@@ -167,12 +167,14 @@ class Trainer:
 
     def launch(self, batch: Any) -> None:
         """The second half of `step`, on rows that `stage` has put on the device."""
+        is_captured = self.compiled is not None and self.compiled.whole is not None
+        if self._own is not None and self._own.has_begun:
+            # What is captured now has the rates of now.
+            self._own.audit() if is_captured else self._own.take_rates()
         if self.compiled is None or self._is_first:
             batch = self._compile(batch)
         assert self.compiled is not None
         if self.compiled.whole is not None:
-            if self._own is not None:
-                self._own.take_rates()
             self.compiled.whole.launch(batch)
         else:
             self.compiled.step(self.state, batch)
@@ -184,15 +186,17 @@ class Trainer:
         assert isinstance(self.state, Arena)
         own, mode = self._own, self.mode
         # An optimizer makes its state in its first step, where a graph could not find it again.
-        self._is_first = own is not None and mode != "eager" and not own.has_begun
-        if own is not None and self._is_first:
+        is_first = own is not None and mode != "eager" and not own.has_begun
+        if own is not None and is_first:
             check_mode("torch", mode, self.ranks.device.type)
             own.begin(self.state, capturable=True)
             mode = "eager"
-        self.compiled = compile_step(self._step, self.state, batch, mode, self.compiled_as, self._plan)
-        if self._is_first:
+        compiled = compile_step(self._step, self.state, batch, mode, self.compiled_as, self._plan)
+        if is_first:
             why = "the first step runs eagerly: the optimizer makes its state in it"
-            self.compiled = replace(self.compiled, reasons=self.compiled.reasons | {"capture": why})
+            compiled = replace(compiled, reasons=compiled.reasons | {"capture": why})
+        # Not before: where a capture is refused, the next step tries again and does not go on without a word.
+        self.compiled, self._is_first = compiled, is_first
         if self.compiled.whole is None:
             return batch
         # From here on rows go to where the graph reads them; those at hand were for its shapes.

@@ -102,7 +102,7 @@ def test_sgd_rates_and_an_average_on_flat_buffers_are_captured_too() -> None:
     eager, ema = make()
     expected = run_eagerly(eager, eager.step, STEPS)
     graph, other = make()
-    captured = capture(graph, extra=other.lasting())
+    captured = capture(graph, extra=other.lasting)
     assert torch.equal(other.flat, graph.arena.master), "capture moved the average"
     assert run_captured(graph, captured, STEPS) == expected
     assert not differences(eager.state(), graph.state())

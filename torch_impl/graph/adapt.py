@@ -48,13 +48,13 @@ class Captured:
 class ArenaState:
     """The arena, and what else the step changes, as `WholeStep` sees state."""
 
-    def __init__(self, arena: Arena, extra: Sequence[Tensor] = ()) -> None:
-        self._arena, self._extra = arena, list(extra)
+    def __init__(self, arena: Arena, extra: Callable[[], Sequence[Tensor]]) -> None:
+        self._arena, self._extra = arena, extra
         self.metrics = arena.metrics
 
     def lasting(self) -> list[Tensor]:
         """See `Arena.lasting`."""
-        return [*self._arena.lasting(), *self._extra]
+        return [*self._arena.lasting(), *self._extra()]
 
     def pointers(self) -> dict[str, Tensor]:
         """Flat buffers, counters, and the module's parameters and buffers as it reaches them now."""
@@ -64,7 +64,7 @@ class ArenaState:
         found |= {f"param/{name}": p for name, p in arena.module.named_parameters()}
         found |= {f"buffer/{name}": b for name, b in arena.module.named_buffers()}
         found |= {f"before/{name}": b for name, b in arena.buffers_before.items()}
-        return found | {f"extra/{i}": tensor for i, tensor in enumerate(self._extra)}
+        return found | {f"extra/{i}": tensor for i, tensor in enumerate(self._extra())}
 
 
 def capture_step(
@@ -74,7 +74,7 @@ def capture_step(
     batch: Any,
     plans: tuple[Plan, ...],
     options: Options | None = None,
-    extra: Sequence[Tensor] = (),
+    extra: Callable[[], Sequence[Tensor]] = tuple,
 ) -> Captured:
     """Captures a step on all ranks, by the plan that is fastest on the slowest of them.
 
@@ -82,7 +82,7 @@ def capture_step(
       step: uncompiled; it makes the steps whose shape has no graph.
       program: the step as compiled for `whole` or `blocks`.
       batch: an example; every later one has its shapes.
-      extra: what the step changes besides the arena, such as an average of the weights.
+      extra: what the step changes besides the arena, such as an average of the weights, as it is reached now.
 
     Raises:
       CaptureRefused: it cannot be captured; the arena is as it was.

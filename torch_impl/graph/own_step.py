@@ -12,7 +12,7 @@ rate on the device). Meaning: gradients of the loss sum, divided by the count ov
 not: let a number of the host's that may change be captured unseen; `audit` compares them all.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from spec.errors import RuleError
 from torch_impl.graph.forms import Forms
+from torch_impl.graph.settings import Settings
 
 Loss = Callable[[nn.Module, Any], tuple[Tensor, Tensor]]
 """(module, batch) -> (sum of losses, count), both 0-dim."""
@@ -52,8 +53,9 @@ class OwnStep:
         self._trained = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
         self._device = self._trained[0].device
         _refuse_half_precision(module)
-        self._rates = make_capturable(optimizer, self._device)
-        self._audited = dict(_host_numbers(optimizer))
+        self._settings = Settings(optimizer, self._device)
+        self._settings.make_capturable(every=True)
+        self._settings.record()
         self.metrics = torch.zeros(len(METRICS), device=self._device)
         self.skipped = torch.zeros((), dtype=torch.int64, device=self._device)
         self._before: list[Tensor] = []
@@ -80,6 +82,7 @@ class OwnStep:
                 f"none for {', '.join(bare[:4])}",
                 "make a step before capture; leave what the loss does not use out of the optimizer",
             )
+        self._settings.record()
         if self._all_reduce is None:
             return Forms.alone(self)
         assert captured_all_reduce is not None, "several ranks reduce inside the graph too"
@@ -101,30 +104,11 @@ class OwnStep:
         for i, p in enumerate(self._trained):
             state = self._optimizer.state.get(p, {})
             found |= {f"state/{i}/{k}": v for k, v in state.items() if isinstance(v, Tensor)}
-        return found | {f"lr/{i}": rate for i, rate in enumerate(self._rates)}
+        return found | {f"lr/{i}": rate for i, rate in enumerate(self._settings.rates())}
 
     def audit(self) -> None:
-        """Takes over learning rates that were set as numbers, and makes sure that nothing else has changed.
-
-        To be called before a launch whenever host code may have touched the optimizer.
-
-        Raises:
-          RuleError: a number that the graph holds has changed, named.
-        """
-        for rate, group in zip(self._rates, self._optimizer.param_groups, strict=True):
-            if group["lr"] is not rate:
-                rate.fill_(group["lr"])
-                group["lr"] = rate
-        now, before = dict(_host_numbers(self._optimizer)), self._audited
-        changed = [
-            f"{name}: {before.get(name)} -> {now[name]}" for name in now if now[name] != before.get(name)
-        ]
-        if changed:
-            raise RuleError(
-                "Numbers of the optimizer stay as they were captured.",
-                "; ".join(changed),
-                "capture again after a change; only the learning rate is read on the device",
-            )
+        """See `Settings.audit`."""
+        self._settings.audit()
 
     def _step(self, batch: Any, all_reduce: Callable[[Tensor], None] | None) -> None:
         torch._foreach_zero_([p.grad for p in self._trained if p.grad is not None] or [self.metrics])
@@ -176,43 +160,6 @@ class OwnStep:
         for before, tensor in zip(self._before, now, strict=True):
             before.copy_(tensor)
         return self._before
-
-
-def make_capturable(optimizer: torch.optim.Optimizer, device: torch.device) -> list[Tensor]:
-    """Makes an optimizer read its learning rates and counters on the device; the rates, one a group.
-
-    Raises:
-      RuleError: it keeps numbers on the host that change from step to step.
-    """
-    name = type(optimizer).__name__
-    rates = []
-    for group in optimizer.param_groups:
-        if device.type == "cuda":
-            if "capturable" in group:
-                group["capturable"] = True
-            elif "fused" in group:
-                group["fused"] = True
-            else:
-                raise RuleError(
-                    "A graph holds an optimizer whose numbers live on the device.",
-                    f"{name} has neither `capturable` nor a fused kernel",
-                    "take one that has, such as AdamW or SGD",
-                )
-        rate = torch.as_tensor(group["lr"], dtype=torch.float32).to(device, copy=True)
-        group["lr"] = rate
-        rates.append(rate)
-    for state in optimizer.state.values():
-        # Checkpoints hold counters where the optimizer of their time had them.
-        state |= {k: v.to(device) for k, v in state.items() if isinstance(v, Tensor)}
-    return rates
-
-
-def _host_numbers(optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, Any]]:
-    """Every setting of every group but its parameters and the learning rates, which schedules move."""
-    for i, group in enumerate(optimizer.param_groups):
-        for name, value in group.items():
-            if name not in ("params", "lr", "initial_lr"):
-                yield f"group {i} {name}", value
 
 
 def _refuse_half_precision(module: nn.Module) -> None:

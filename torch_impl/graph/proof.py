@@ -7,6 +7,7 @@ know how a step is captured.
 
 import itertools
 import math
+import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -43,14 +44,37 @@ class Frozen:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What the steps in both ways came to."""
+
+    frozen: Frozen | None
+    """None where replays are as far from the eager steps as these are from themselves."""
+    floors: dict[str, float]
+    """By tensor that moved, how far the eager steps are from themselves, made again: of its way, in the worst
+    step."""
+    moved: int
+    """Eager steps in which some parameter moved; the others compare nothing."""
+
+    @property
+    def floor(self) -> float:
+        """The largest of all tensors: 0 where the eager steps repeat to the bit."""
+        return max(self.floors.values(), default=0.0)
+
+    @property
+    def usual_floor(self) -> float:
+        """That of the tensor in the middle: some may be nothing but rounding, as is a bias before a norm."""
+        return statistics.median(self.floors.values()) if self.floors else 0.0
+
+
 def find_frozen(
     eager: Callable[[], None],
     replay: Callable[[], None],
     put_back: Callable[[], None],
     parameters: Callable[[], Tensors],
     least: float = 0.0,
-) -> Frozen | None:
-    """Makes `STEPS` steps in both ways and compares the parameters after each; None where they are alike.
+) -> Found:
+    """Makes `STEPS` steps in both ways and compares the parameters after each.
 
     The state is afterwards where the last replay left it.
 
@@ -69,6 +93,23 @@ def find_frozen(
     put_back()
     replays = list(_steps(replay, parameters))
     norms = {"captured": _norms([start, *replays]), "eager": _norms([start, *expected])}
+    worst = {name: max(floor[name] for floor in floors) for name in start}
+    still = {name for name in start if not any(_distance(one[name], start[name]) for one in expected)}
+    return Found(
+        frozen=_first_apart(expected, replays, floors, start, norms, least),
+        floors={name: floor for name, floor in worst.items() if floor or name not in still},
+        moved=sum(norm > 0 for norm in norms["eager"]),
+    )
+
+
+def _first_apart(
+    expected: list[Tensors],
+    replays: list[Tensors],
+    floors: list[dict[str, float]],
+    start: Tensors,
+    norms: dict[str, list[float]],
+    least: float,
+) -> Frozen | None:
     for step, (one, other, floor) in enumerate(zip(expected, replays, floors, strict=True), start=1):
         for name, apart in _apart(one, other, start).items():
             if apart > max(_TIMES * floor[name], least):

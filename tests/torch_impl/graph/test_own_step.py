@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from spec.errors import RuleError
-from torch_impl.graph.own_step import OwnStep, make_capturable
+from torch_impl.graph.own_step import OwnStep
+from torch_impl.graph.settings import Settings
 
 Batch = dict[str, Tensor]
 
@@ -141,4 +142,4 @@ def test_float16_is_refused_with_the_mend() -> None:
 def test_an_optimizer_of_the_hosts_is_refused_on_a_gpu() -> None:
     optimizer = torch.optim.Adafactor(nn.Linear(2, 2).parameters())
     with pytest.raises(RuleError, match="Adafactor"):
-        make_capturable(optimizer, torch.device("cuda"))
+        Settings(optimizer, torch.device("cuda")).make_capturable(every=True)

@@ -3,48 +3,28 @@
 On a CPU a replay is a step that begins from the host's numbers at capture.
 """
 
+import itertools
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 
 import torch_impl
-from spec.edits import constants
 from spec.errors import RuleError
-from spec.run import Execution, OwnOptimizer
-from spec.weights import init_parameters
 from tests.corpus.p26_frozen_step.uncaptured.torch_side import HostAdam
-from tests.torch_impl.small import mlp_problem
-from torch_impl.compile import Compiled, uncompiled
-from torch_impl.graph.held import Held, tensors
-from torch_impl.graph.own_update import check_own
-from torch_impl.graph.proof import STEPS, find_frozen
-from torch_impl.models import preset_side
-from torch_impl.own_optimizer import _Own
-
-PROBLEM = mlp_problem(optimizer=OwnOptimizer(max_norm=0.5))
-Named = list[tuple[str, nn.Parameter]]
-
-
-class DeviceMomentum(torch.optim.Optimizer):
-    """Its counter is a tensor; its momentum is a new tensor after every step."""
-
-    def __init__(self, named: Named) -> None:
-        super().__init__(named, {"lr": 1e-2})
-        self.num_steps = torch.zeros(())
-
-    @torch.no_grad()
-    def step(self, closure: None = None) -> None:
-        """SGD with momentum at a rate that falls."""
-        self.num_steps += 1
-        for p in self.param_groups[0]["params"]:
-            state = self.state[p]
-            state["m"] = 0.9 * state["m"] + p.grad if state else p.grad.clone()
-            p.sub_(state["m"] * (self.param_groups[0]["lr"] / self.num_steps))
+from tests.torch_impl.own_optimizers import (
+    DeviceMomentum,
+    Named,
+    begun,
+    optimizer_of,
+    state_of,
+)
+from torch_impl.graph.own_update import _record, check_own, prove_own
+from torch_impl.graph.proof import STEPS, Found, find_frozen
 
 
 class Scheduled(torch.optim.SGD):
@@ -60,22 +40,6 @@ class Scheduled(torch.optim.SGD):
         self.scheduler.step()
 
 
-def trainer_of(make: Callable[[Named], torch.optim.Optimizer], mode: str = "eager") -> torch_impl.Trainer:
-    preset = preset_side(PROBLEM, constants(PROBLEM))
-    side = torch_impl.Side(preset.build, preset.loss, make)
-    trainer = torch_impl.Trainer(PROBLEM, Execution(), mode, side=side)
-    initial = init_parameters(PROBLEM.parameter_table(), PROBLEM.seed_weights)
-    trainer.load({f"param/{name}": array for name, array in initial.items()})
-    return trainer
-
-
-def begun(make: Callable[[Named], torch.optim.Optimizer]) -> torch_impl.Trainer:
-    """A trainer after its first step, in which the optimizer made its state."""
-    trainer = trainer_of(make)
-    trainer.step(trainer.feed.rows(0))
-    return trainer
-
-
 class EveryFifth(torch.optim.SGD):
     """Every fifth step is another one."""
 
@@ -88,7 +52,86 @@ class EveryFifth(torch.optim.SGD):
             super().step(closure)
 
 
-def check(trainer: torch_impl.Trainer) -> None:
+class Counted(torch.optim.SGD):
+    """Later steps are shorter, by a counter wherever that may be."""
+
+    count: Callable[[], float]
+
+    def __init__(self, named: Named) -> None:
+        super().__init__(named, lr=0.1)
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:
+        """SGD at 1 / t."""
+        for p in self.param_groups[0]["params"]:
+            p.sub_(p.grad, alpha=0.1 / (self.count() + 1))
+
+
+class ByIterator(Counted):
+    def __init__(self, named: Named) -> None:
+        super().__init__(named)
+        self.numbers = itertools.count()
+        self.count = lambda: next(self.numbers)
+
+
+class ByClosure(Counted):
+    def __init__(self, named: Named) -> None:
+        super().__init__(named)
+        made = 0
+
+        def count() -> int:
+            nonlocal made
+            made += 1
+            return made
+
+        self.count = count
+
+
+class ByNumpy(Counted):
+    def __init__(self, named: Named) -> None:
+        super().__init__(named)
+        self.made = np.int64(0)
+
+    def count(self) -> float:
+        self.made += 1
+        return float(self.made)
+
+
+class ByArray(ByNumpy):
+    def __init__(self, named: Named) -> None:
+        super().__init__(named)
+        self.made = np.zeros(1)
+
+    def count(self) -> float:
+        self.made += 1
+        return self.made.item()
+
+
+class ByList(Counted):
+    def __init__(self, named: Named) -> None:
+        super().__init__(named)
+        self.history: list[float] = []
+
+    def count(self) -> float:
+        self.history.append(1.0)
+        return len(self.history)
+
+
+class BySlots(Counted):
+    class Counter:
+        __slots__ = ("made",)
+
+    def __init__(self, named: Named) -> None:
+        super().__init__(named)
+        self.counter = self.Counter()
+        self.counter.made = 0
+
+    def count(self) -> float:
+        self.counter.made += 1
+        return self.counter.made
+
+
+def check(trainer: torch_impl.Trainer, exact: bool = True) -> Found:
     own, batch = trainer._own, trainer.stage(trainer.feed.rows(1))
     assert own is not None
 
@@ -99,12 +142,7 @@ def check(trainer: torch_impl.Trainer) -> None:
         with own.holding():
             eager()
 
-    check_own(own, trainer.state, eager, replay, least=0.0)  # type: ignore[arg-type]
-
-
-def state_of(trainer: torch_impl.Trainer) -> list[Tensor]:
-    assert trainer._own is not None
-    return [tensor.clone() for tensor in [*trainer.state.lasting(), *trainer._own.lasting()]]  # type: ignore[union-attr]
+    return check_own(own, trainer.state, eager, replay, exact=exact)  # type: ignore[arg-type]
 
 
 def test_a_counter_on_the_host_is_found_from_the_second_step_on() -> None:
@@ -117,7 +155,7 @@ def test_a_counter_on_the_host_is_found_from_the_second_step_on() -> None:
     assert "num_steps: 1 -> 4" in numbers and "steps before 2 are equal" in numbers
     assert "fc" in numbers and "capturable=True" in refused.value.mend
     assert all(map(torch.equal, before, state_of(trainer))), "the check left a trace"
-    assert trainer._own._begun._optimizer.num_steps == 1  # type: ignore[union-attr]
+    assert optimizer_of(trainer).num_steps == 1
 
 
 def test_a_rate_on_the_host_is_found() -> None:
@@ -130,6 +168,66 @@ def test_a_counter_of_which_a_few_steps_show_nothing_is_refused_all_the_same() -
         check(begun(lambda named: EveryFifth(named, lr=0.1)))
 
 
+@pytest.mark.parametrize("make", [ByIterator, ByClosure])
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_counter_that_cannot_be_looked_into_is_found_since_eager_steps_do_not_repeat(
+    make: Callable, exact: bool
+) -> None:
+    with pytest.raises(RuleError, match="the eager steps do not repeat themselves") as refused:
+        check(begun(make), exact)
+    assert "trains otherwise" not in refused.value.numbers
+
+
+@pytest.mark.parametrize(
+    ("make", "shown"),
+    [
+        (ByNumpy, "made: 4 -> 16"),
+        (ByArray, "made: 4 -> 16"),
+        (ByList, "history/10 is new, history/11 is new"),
+        (BySlots, "counter/made: 4 -> 16"),
+    ],
+)
+def test_a_counter_is_found_wherever_it_can_be_looked_into(make: Callable, shown: str) -> None:
+    trainer = begun(make)
+    count = optimizer_of(trainer).count
+    with pytest.raises(RuleError, match=r"from step [12] on: its state on the host is frozen") as refused:
+        check(trainer)
+    assert shown in refused.value.numbers and "the eager steps repeat themselves" in refused.value.numbers
+    assert count() == 5, "the check left a trace"
+
+
+def test_where_nothing_moves_nothing_is_compared_and_the_record_says_so() -> None:
+    trainer = begun(lambda named: torch.optim.SGD(named, lr=0.0))
+    record = _record(check(trainer), exact=True)
+    assert (record["steps_compared"], record["bits_compared"]) == (0, False)
+    assert "moved in 0 of 3 steps" in record["not_compared"]
+    assert _record(check(begun(DeviceMomentum)), exact=True) == {"steps_compared": 3, "bits_compared": True}
+
+
+class LaterState(torch.optim.SGD):
+    """Makes its momentum in the second step."""
+
+    def __init__(self, named: Named) -> None:
+        super().__init__(named, lr=0.1)
+        self.calls = torch.zeros(())
+        self.kept: dict[str, Tensor] = {}
+
+    def step(self, closure: None = None) -> None:
+        """SGD, and something beside it."""
+        super().step(closure)
+        self.calls += 1
+        if self.calls > 1:
+            self.kept["late"] = self.param_groups[0]["params"][0].detach().clone()
+            self.late = True
+
+
+def test_what_is_made_in_a_later_step_is_named_and_does_not_stay() -> None:
+    trainer = begun(LaterState)
+    with pytest.raises(RuleError, match="kept/late is new, late is new"):
+        check(trainer)
+    assert not optimizer_of(trainer).kept and not hasattr(optimizer_of(trainer), "late")
+
+
 @pytest.mark.parametrize(
     "make", [DeviceMomentum, lambda named: torch.optim.Adam(named, lr=1e-3)], ids=["by_hand", "adam"]
 )
@@ -138,55 +236,6 @@ def test_what_keeps_its_state_in_tensors_trains_as_eagerly(make: Callable) -> No
     before = state_of(trainer)
     check(trainer)
     assert all(map(torch.equal, before, state_of(trainer))), "the check left a trace"
-
-
-def test_state_that_is_replaced_stays_where_it_is() -> None:
-    trainer = begun(DeviceMomentum)
-    assert trainer._own is not None
-    places = [tensor.data_ptr() for tensor in trainer._own.lasting()]
-    for step in (1, 2):
-        trainer.step(trainer.feed.rows(step))
-    assert places == [tensor.data_ptr() for tensor in trainer._own.lasting()]
-
-
-def test_a_rate_that_was_set_later_is_taken_where_it_is_a_tensor_and_refused_where_not() -> None:
-    trainer = begun(lambda named: torch.optim.SGD(named, lr=0.1))
-    assert trainer._own is not None
-    group = trainer._own._begun._optimizer.param_groups[0]
-    trainer._own.take_rates()
-    group["lr"] = 0.2
-    with pytest.raises(RuleError, match=r"lr 0\.1 -> 0\.2"):
-        trainer._own.take_rates()
-    rate = torch.tensor(0.1)
-    trainer._own._begun._rates[0] = rate
-    trainer._own.take_rates()
-    assert group["lr"] is rate and float(rate) == pytest.approx(0.2)
-
-
-def test_places_are_found_in_attributes_dictionaries_lists_and_objects() -> None:
-    class Inner:
-        def __init__(self, root: object) -> None:
-            self.root, self.count, self.history = root, 0, [1.0]
-
-    class Root:
-        def __init__(self) -> None:
-            self.inner, self.betas = Inner(self), (0.9, 0.99)
-            self.weight, self.kept = nn.Parameter(torch.zeros(2)), {"host": torch.zeros(2, device="cpu")}
-            self.function = lambda: None
-
-    root = Root()
-    held = Held(root, torch.device("cuda"), {})
-    assert list(tensors(root, {})) == ["kept/host"]
-    root.inner.count, root.betas, root.inner.history = 3, (0.8, 0.99), [2.0, 4.0]
-    root.kept["host"] += 1
-    assert held.changed() == [
-        "inner/count: 0 -> 3",
-        "inner/history/0: 1 -> 2",
-        "betas: (0.9, 0.99) -> (0.8, 0.99)",
-        "kept/host: a tensor (2,) -> a tensor (2,)",
-    ]
-    held.put_back()
-    assert held.changed() == [] and root.inner.history == [1.0] and not root.kept["host"].any()
 
 
 @pytest.mark.parametrize(("noise", "bias", "found"), [(0.0, 0.0, 0), (1e-3, 0.0, 0), (1e-3, 1.0, 2)])
@@ -204,57 +253,40 @@ def test_replays_are_held_against_how_eager_steps_repeat_themselves(
         step(bias if made[0] else 0.0)
         made[0] += 1
 
-    frozen = find_frozen(lambda: step(0.0), replay, lambda: place.zero_(), lambda: {"place": place})
+    steps = find_frozen(lambda: step(0.0), replay, lambda: place.zero_(), lambda: {"place": place})
+    frozen = steps.frozen
+    assert steps.moved == STEPS and (steps.floor > 0) == (noise > 0)
     assert (frozen.step if frozen else 0) == found
     assert made[0] == STEPS
     if frozen:
         assert frozen.tensor == "place" and frozen.norms["captured"][1] > frozen.norms["eager"][1]
 
 
-class Replayed:
-    """Stands for a captured step: it launches the trainer's own, and counts from its own first."""
+class Ranks:
+    """Stands for a captured step of one rank of several."""
 
-    def __init__(self, step: Any, arena: Any) -> None:
-        self._step, self._arena, self._metrics = step, arena, list[list[float]]()
+    closed = False
 
-    def stage(self, rows: dict[str, Any]) -> dict[str, Tensor]:
-        return {name: torch.as_tensor(values) for name, values in rows.items()}
+    def __init__(self, others: list[str]) -> None:
+        self.step, self.others, self.told = self, others, list[str | None]()
 
-    def launch(self, batch: dict[str, Tensor]) -> None:
-        self._step(self._arena, batch)
-        self._metrics.append(self._arena.metrics.tolist())
+    def program(self, batch: Any) -> None:
+        raise MemoryError("no memory left")
 
-    def metrics(self, number: int) -> list[float]:
-        return self._metrics[number]
+    def rewind(self) -> None:
+        pass
 
+    def agree(self, failure: str | None) -> list[str]:
+        self.told.append(failure)
+        return [failure, *self.others] if failure else self.others
 
-def test_the_first_step_runs_eagerly_and_steps_are_counted_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    modes: list[str] = []
-
-    def compile_step(step: Any, arena: Any, batch: Any, mode: str, *args: Any) -> Compiled:
-        modes.append(mode)
-        compiled = uncompiled(step, mode, "stands for a capture")
-        return compiled if mode == "eager" else replace(compiled, whole=Replayed(step, arena))  # type: ignore[arg-type]
-
-    monkeypatch.setattr(torch_impl.trainer, "compile_step", compile_step)
-    monkeypatch.setattr(torch_impl.trainer, "check_mode", lambda *args: None)
-    monkeypatch.setattr(_Own, "make_capturable", lambda self: None)
-    eager, graph = trainer_of(DeviceMomentum), trainer_of(DeviceMomentum, "graph")
-    seen = []
-    for step in range(5):
-        for trainer in (eager, graph):
-            trainer.step(trainer.feed.rows(step))
-        if step == 0:
-            assert graph.compiled is not None
-            assert "makes its state in it" in graph.compiled.reasons["capture"]
-        for back in range(min(2, step + 1)):
-            seen.append((graph.metrics(step - back).loss, eager.metrics(step - back).loss))
-    assert modes == ["eager", "eager", "graph"], "one trainer is eager, the other becomes it"
-    assert all(one == other for one, other in seen)
-    assert graph.metrics().step == 4 and graph.applied == eager.applied == 5
+    def close(self) -> None:
+        self.closed = True
 
 
-def test_a_graph_mode_needs_a_gpu_from_the_first_step_on() -> None:
-    trainer = trainer_of(DeviceMomentum, "graph")
-    with pytest.raises(RuleError, match="needs a CUDA device"):
-        trainer.step(trainer.feed.rows(0))
+def test_whatever_fails_in_the_comparison_is_told_to_the_other_ranks() -> None:
+    trainer, ranks = begun(DeviceMomentum), Ranks([])
+    assert trainer._own is not None
+    with pytest.raises(MemoryError):
+        prove_own(trainer._own, ranks, trainer.state, {}, exact=True)  # type: ignore[arg-type]
+    assert ranks.closed and "MemoryError: no memory left" in str(ranks.told[0])
