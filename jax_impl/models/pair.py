@@ -140,16 +140,16 @@ def _wide_carries(compute: Any) -> contextlib.AbstractContextManager[Any]:
 
 
 def _begin_wide(call: Any, args: Any, kwargs: Any, context: linen.module.InterceptorContext) -> Any:
-    rnn = context.module
+    rnn, inputs = context.module, args[0] if args else kwargs.get("inputs")
     if (
         isinstance(rnn, linen.RNN)
         and context.method_name == "__call__"
         and kwargs.get("initial_carry") is None
-        and len(args) == 1
+        and inputs is not None
         and _follows_parameters(rnn.cell)
     ):
         # As linen.RNN does it: the shape of one step, and a key that cells seldom look at.
-        shape = list(args[0].shape)
+        shape = list(inputs.shape)
         is_time_major = rnn.time_major if kwargs.get("time_major") is None else kwargs["time_major"]
         shape.pop(0 if is_time_major else len(shape) - 1 - rnn.cell.num_feature_axes)
         key = jax.random.key(0) if kwargs.get("init_key") is None else kwargs["init_key"]

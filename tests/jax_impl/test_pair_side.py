@@ -44,7 +44,7 @@ from flax import linen, nnx
 class Model(linen.Module):
     @linen.compact
     def __call__(self, x):
-        return linen.RNN(linen.{cell}(4), time_major={time_major})(x)
+        return linen.RNN(linen.{cell}(4), time_major={time_major})({given})
 
 
 def build():
@@ -60,13 +60,13 @@ def loss(model, batch):
 
 @pytest.mark.parametrize("time_major", [False, True])
 @pytest.mark.parametrize("cell", ["OptimizedLSTMCell", "GRUCell"])
-@pytest.mark.parametrize("is_linen", [False, True])
+@pytest.mark.parametrize(("is_linen", "given"), [(False, ""), (True, "x"), (True, "inputs=x")])
 def test_a_recurrent_cell_carries_float64_where_its_parameters_are(
-    tmp_path: Path, jax_x64, is_linen: bool, cell: str, time_major: bool
+    tmp_path: Path, jax_x64, is_linen: bool, given: str, cell: str, time_major: bool
 ) -> None:
     """It makes its first carry in the dtype that it was built with, which a loop would not widen."""
     path, x_BTI = tmp_path / "jax_side.py", np.ones((2, 3, 5), np.float32)
-    path.write_text(RECURRENT.format(is_linen=is_linen, cell=cell, time_major=time_major))
+    path.write_text(RECURRENT.format(is_linen=is_linen, given=given, cell=cell, time_major=time_major))
     save_tensors(batch_file(tmp_path, 0), {"batch/x": x_BTI})
     data = DataSpec(kind="folder", path=str(tmp_path))
     side = load_side(PairFiles(torch="", jax=str(path)), pair_problem(precision="f64", data=data))
