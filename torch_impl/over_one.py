@@ -1,8 +1,12 @@
 """Sees which operations between positions a model makes over one position alone.
 
 There a softmax is 1 whatever its scores are, and a recurrent layer has no state to go on from: what the model
-does with positions reaches neither its loss nor its gradients. Calls inside of torch's own functions are not
-seen, nor is a recurrence that a user wrote as a loop. Must not: change a call. JAX has no counterpart.
+does with positions reaches neither its loss nor its gradients. Not seen are calls inside of torch's own
+functions, recurrent layers over packed sequences, a recurrence that a user wrote as a loop, be it over an
+LSTMCell or another cell, and a softmax by other names: `torch.special.softmax`, `log_softmax`, or exp and
+logsumexp. A softmax over an axis of 1 that is none of positions, such as a gate's over a single feature, is
+taken for one between positions: with one position the shapes of the two are the same. Must not: change a
+call. JAX has no counterpart.
 """
 
 from collections.abc import Callable

@@ -3,6 +3,7 @@
 The optimizers of users' own that train captured as they do eagerly, and those that are refused.
 """
 
+import itertools
 import json
 import shutil
 from collections.abc import Callable
@@ -123,6 +124,21 @@ class DeviceMomentum(torch.optim.Optimizer):
             p.sub_(state["m"] * (self.param_groups[0]["lr"] / self.num_steps))
 
 
+class ByIterator(torch.optim.Optimizer):
+    """Its counter cannot be looked into."""
+
+    def __init__(self, named: Named) -> None:
+        super().__init__(named, {"lr": 1e-2})
+        self.numbers = itertools.count(1)
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:
+        """SGD at a rate that falls."""
+        rate = self.param_groups[0]["lr"] / next(self.numbers)
+        for p in self.param_groups[0]["params"]:
+            p.sub_(p.grad, alpha=rate)
+
+
 def adam_on_the_device(named: Named) -> torch.optim.Optimizer:
     """As the graph modes make Adam by themselves."""
     return torch.optim.Adam(named, lr=torch.tensor(1e-3, device="cuda"), capturable=True)
@@ -158,6 +174,54 @@ def test_a_counter_on_the_host_is_refused_with_what_it_does() -> None:
     assert "from step 2 on: its state on the host is frozen in the graph (num_steps: 1 -> 4" in numbers
     assert "steps before 2 are equal" in numbers and "the capture carries it" in numbers
     assert "capturable=True" in refused.value.mend
+
+
+def test_a_counter_that_cannot_be_looked_into_is_refused_each_time() -> None:
+    trainer = trainer_of("graph", ByIterator)
+    trainer.step(trainer.feed.rows(0))
+    for _ in range(2):
+        with pytest.raises(RuleError, match="the eager steps do not repeat themselves"):
+            trainer.step(trainer.feed.rows(1))
+
+
+def set_rate(optimizer: torch.optim.Optimizer, rate: float, mode: str) -> None:
+    """As a loop does it; run eagerly, what is capturable wants a tensor."""
+    group = optimizer.param_groups[0]
+    is_tensor = mode == "eager" and isinstance(group["lr"], torch.Tensor)
+    group["lr"] = torch.tensor(rate, device="cuda") if is_tensor else rate
+
+
+@pytest.mark.parametrize("name", ["adam", "sgd"])
+def test_a_rate_that_is_set_after_the_first_step_is_captured(name: str) -> None:
+    ends = {}
+    for mode, make in zip(("graph", "eager"), PAIRS[name], strict=True):
+        made: list[torch.optim.Optimizer] = []
+        trainer = trainer_of(mode, lambda named, make=make, made=made: made.append(make(named)) or made[0])  # type: ignore[misc]
+        for number in range(6):
+            if number == 1 or (number == 4 and name == "adam"):
+                set_rate(made[0], 5e-3 / number, mode)
+            trainer.step(trainer.feed.rows(number))
+        ends[mode] = trainer.export(["param"])
+        if mode == "graph":
+            if name == "sgd":
+                set_rate(made[0], 1e-4, mode)
+                with pytest.raises(RuleError, match=r"group 0 lr: 0\.005 -> 0\.0001"):
+                    trainer.step(trainer.feed.rows(6))
+            end_whole(trainer)
+    assert all(ends["graph"][key].tobytes() == ends["eager"][key].tobytes() for key in ends["eager"])
+
+
+def test_what_is_written_into_a_rate_of_ones_own_is_taken_over_from_host_and_device() -> None:
+    ends = []
+    for device in ("cpu", "cuda"):
+        rate = torch.tensor(1e-3, device=device)
+        trainer = trainer_of("graph", lambda named, rate=rate: torch.optim.Adam(named, lr=rate))
+        for number in range(6):
+            rate.fill_(1e-3 / (number + 1))
+            trainer.step(trainer.feed.rows(number))
+        ends.append(trainer.export(["param"]))
+        end_whole(trainer)
+    assert all(ends[0][key].tobytes() == ends[1][key].tobytes() for key in ends[0])
 
 
 def test_a_schedule_on_the_host_is_refused_and_a_rate_set_between_launches_is_taken() -> None:

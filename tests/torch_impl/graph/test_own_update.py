@@ -23,7 +23,7 @@ from tests.torch_impl.own_optimizers import (
     optimizer_of,
     state_of,
 )
-from torch_impl.graph.own_update import _record, check_own, prove_own
+from torch_impl.graph.own_update import _record, _refusal, check_own, prove_own
 from torch_impl.graph.proof import STEPS, Found, find_frozen
 
 
@@ -202,6 +202,14 @@ def test_where_nothing_moves_nothing_is_compared_and_the_record_says_so() -> Non
     assert (record["steps_compared"], record["bits_compared"]) == (0, False)
     assert "moved in 0 of 3 steps" in record["not_compared"]
     assert _record(check(begun(DeviceMomentum)), exact=True) == {"steps_compared": 3, "bits_compared": True}
+
+
+def test_rounding_may_part_a_tensor_from_itself_only_where_bits_are_not_promised() -> None:
+    one = Found(frozen=None, floors={"fc.weight": 0.0, "fc.bias": 1e-4, "bias_before_norm": 1.9}, moved=3)
+    assert not _refusal(one, "", exact=False)
+    assert "bias_before_norm is up to 1.9e+00 of its way off" in _refusal(one, "", exact=True)
+    many = Found(frozen=None, floors={"fc.weight": 0.1, "fc.bias": 0.1, "untouched": 0.0}, moved=3)
+    assert "do not repeat themselves" in _refusal(many, "", exact=False)
 
 
 class LaterState(torch.optim.SGD):
