@@ -159,7 +159,13 @@ class _Own:
         skipped = arena.skipped.clone()
         guarded(arena, self._rule)
         refused = arena.skipped > skipped
-        for cell, now in self._places.tensors():
+        whose = {id(place): path for path, (place, _) in kept.items()}
+        # Tensors that changed places would be written over before they are read.
+        after = [
+            (cell, now.clone() if whose.get(id(now), cell.path) != cell.path else now)
+            for cell, now in self._places.tensors()
+        ]
+        for cell, now in after:
             if device_alone and now.device != self._flat.device:
                 continue
             place, before = kept.get(cell.path, (now, None))

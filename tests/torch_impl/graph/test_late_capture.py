@@ -191,3 +191,32 @@ def test_a_refused_update_leaves_all_tensors_wherever_they_lie(make: Callable) -
         assert trainer.metrics().skipped == int(bad)
         ends.append(trainer.export(["param"]))
     assert all(ends[0][key].tobytes() == ends[1][key].tobytes() for key in ends[0])
+
+
+class Swapped(torch.optim.Optimizer):
+    """Goes by the gradient of two steps before, in buffers that change places."""
+
+    def __init__(self, named: Named) -> None:
+        super().__init__(named, {"lr": 1e-2})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:
+        """SGD, late."""
+        for p in self.param_groups[0]["params"]:
+            state = self.state[p]
+            if not state:
+                state["last"], state["before"] = torch.zeros_like(p), torch.zeros_like(p)
+            p.sub_(state["before"], alpha=1e-2)
+            state["last"], state["before"] = state["before"].copy_(p.grad), state["last"]
+
+
+def test_tensors_that_change_places_keep_their_values() -> None:
+    trainer = trainer_of(Swapped)
+    grads: list[Tensor] = []
+    for step in range(4):
+        before = trainer.state.tensors("param")["fc1.weight"].clone()
+        trainer.step(trainer.feed.rows(step))
+        grads.append(trainer.state.tensors("clipped")["fc1.weight"].clone())
+        way = before - trainer.state.tensors("param")["fc1.weight"]
+        late = grads[step - 2] if step >= 2 else torch.zeros_like(way)
+        torch.testing.assert_close(way, 1e-2 * late, rtol=1e-3, atol=1e-7)
