@@ -56,7 +56,7 @@ def prove_own(
         finally:
             whole.rewind()
     except RuleError as error:
-        failure, cause = error.numbers, error
+        failure, cause = error.numbers or error.rule, error
     except Exception as error:
         # The other ranks are to hear of it too, be it memory that ran out here alone.
         failure, cause = explain(error, "the comparison of captured and eager steps"), error

@@ -3,6 +3,7 @@
 A replay is stood in for by the trainer's own step.
 """
 
+import copy
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -23,6 +24,8 @@ from tests.torch_impl.own_optimizers import (
     trainer_of,
 )
 from torch_impl.compile import Compiled, uncompiled
+from torch_impl.graph.adapt import ArenaState
+from torch_impl.graph.ledger import Ledger
 
 
 def test_state_that_is_replaced_stays_where_it_is() -> None:
@@ -191,6 +194,19 @@ def test_a_refused_update_leaves_all_tensors_wherever_they_lie(make: Callable) -
         assert trainer.metrics().skipped == int(bad)
         ends.append(trainer.export(["param"]))
     assert all(ends[0][key].tobytes() == ends[1][key].tobytes() for key in ends[0])
+
+
+def test_a_state_that_is_loaded_after_the_capture_is_seen(modes: list[str]) -> None:
+    trainer = trainer_of(lambda named: torch.optim.SGD(named, lr=0.1, momentum=0.9), "graph")
+    for step in range(2):
+        trainer.step(trainer.feed.rows(step))
+    assert trainer._own is not None
+    ledger = Ledger(ArenaState(trainer.state, trainer._own.lasting).pointers)  # type: ignore[arg-type]
+    assert ledger.moved() == []
+    optimizer_of(trainer).load_state_dict(copy.deepcopy(optimizer_of(trainer).state_dict()))
+    assert ledger.moved() and all(name.startswith("extra/") for name in ledger.moved())
+    with pytest.raises(RuleError, match="state: replaced, as load_state_dict does"):
+        trainer.step(trainer.feed.rows(2))
 
 
 class Swapped(torch.optim.Optimizer):
