@@ -1,10 +1,10 @@
 """A user's own torch optimizer in the place of AdamW, on parameters that are views of the arena.
 
-Everything around it is the step's own: the sums, the division, the clipping, the guard. Where an update is
-refused, the tensors that the optimizer keeps are as they were; its numbers on the host, such as a counter or
-a schedule's, have moved on, since to put them back the host would have to wait for the device. What it keeps
-stays where it is, so that it can be captured: a tensor that it replaces is copied into the one before. Must
-not: compile it, since what it does is not known. Counterpart: `jax_impl/own_optimizer.py`.
+Everything around it is the step's own: the sums, the division, the clipping, the guard. For an update that is
+refused the optimizer is not called, as in a loop that skips such a step: the host waits for the device to
+tell. A graph cannot wait. There what the optimizer keeps stays where it is, a tensor that it replaces is
+copied into the one before, and a refused update puts its tensors back. Must not: compile it, since what it
+does is not known. Counterpart: `jax_impl/own_optimizer.py`.
 """
 
 import contextlib
@@ -28,14 +28,17 @@ class OwnUpdate:
     """The update of a step by the optimizer that `make` returns, made at the first step.
 
     Args:
-      guarded: from the sums to the next state by a rule on flat slices, refused where not finite.
+      guarded: from the sums to the next state by a rule on flat slices, refused where not finite; with
+        `on_host` the host decides whether the rule is called.
     """
 
-    def __init__(self, make: Make, guarded: Callable[[Arena, Any], None]) -> None:
+    def __init__(self, make: Make, guarded: Callable[..., None]) -> None:
         self._make, self._guarded = make, guarded
         self._own: _Own | None = None
         self._held: Held | None = None
         """What every update begins from, while that is to stay."""
+        self._is_captured = False
+        """Whether there is a graph, or is about to be one, that finds its state where it lies."""
 
     def __call__(self, arena: Arena) -> None:
         """One update of the arena."""
@@ -43,8 +46,11 @@ class OwnUpdate:
             self.begin(arena)
         if self._held is not None:
             self._held.put_back()
-        # The host's tensors are back already then, and a capture could not wait for the device to decide.
-        self._begun.update(arena, self._guarded, device_alone=self._held is not None)
+        if self._is_captured:
+            # The host's tensors are back already while they are held.
+            self._begun.update_in_place(arena, self._guarded, device_alone=self._held is not None)
+        else:
+            self._guarded(arena, self._begun.rule, on_host=True)
 
     def begin(self, arena: Arena, capturable: bool = False) -> None:
         """Makes the optimizer; its state it makes itself, in the first step.
@@ -64,6 +70,11 @@ class OwnUpdate:
         return self._own is not None
 
     @property
+    def has_state(self) -> bool:
+        """Whether the optimizer has made a step, in which it makes its state."""
+        return self._own is not None and self._own.has_stepped
+
+    @property
     def _begun(self) -> "_Own":
         assert self._own is not None, "made at the first step"
         return self._own
@@ -80,9 +91,12 @@ class OwnUpdate:
     def holding(self) -> Generator[None]:
         """While warm-up and capture run: each of their updates begins from the host's numbers of now."""
         self._begun.settings.record()
-        self._held = self.held()
+        self._held, self._is_captured = self.held(), True
         try:
             yield
+        except BaseException:
+            self._is_captured = False
+            raise
         finally:
             self._held.put_back()
             self._held = None
@@ -132,6 +146,7 @@ class _Own:
                 f"{missing[0]} is in no group ({len(missing)} such)",
                 "give it to the optimizer; what is to stay, detach() in torch and lax.stop_gradient in jax",
             )
+        self.has_stepped = False
         self.settings = Settings(self._optimizer, self._flat.device)
         self._places = Places(self._optimizer, self._names)
 
@@ -149,15 +164,15 @@ class _Own:
         return [value for _, value in self._places.tensors() if value.device == self._flat.device]
 
     @torch.no_grad()
-    def update(self, arena: Arena, guarded: Callable[[Arena, Any], None], device_alone: bool = False) -> None:
-        """One update of the arena.
+    def update_in_place(self, arena: Arena, guarded: Callable[..., None], device_alone: bool) -> None:
+        """One update of the arena that leaves every tensor of the optimizer where it lies.
 
         Args:
           device_alone: tensors on the host are not looked after.
         """
         kept = {cell.path: (place, place.clone()) for cell, place in self._places.tensors()}
         skipped = arena.skipped.clone()
-        guarded(arena, self._rule)
+        guarded(arena, self.rule)
         refused = arena.skipped > skipped
         whose = {id(place): path for path, (place, _) in kept.items()}
         # Tensors that changed places would be written over before they are read.
@@ -182,9 +197,10 @@ class _Own:
             slot.row.name: parameter.detach().cpu().numpy().copy() for slot, parameter in self._parameters
         }
 
-    def _rule(self, grad: Tensor, state: Any, row: Tensor, lr: Tensor, decayed: bool) -> Any:
+    def rule(self, grad: Tensor, state: Any, row: Tensor, lr: Tensor, decayed: bool) -> Any:
         """The optimizer's step on clipped gradients; the moments of the arena stay zero."""
         param, m, v = state
+        self.has_stepped = True
         self._flat.copy_(param)
         self._step(lambda slot: slot.view(grad))
         return self._flat, m, v

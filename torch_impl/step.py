@@ -88,8 +88,8 @@ def make_step(side: Side, problem: Problem, constants: Constants, ranks: Ranks) 
         param, m, v = state
         return adamw(param, grad, m, v, lr, row[1], row[2], constants, decayed)
 
-    def guarded(arena: Arena, rule: Rule) -> None:
-        guarded_update(arena, table, rule, constants.max_norm, constants.clip_eps)
+    def guarded(arena: Arena, rule: Rule, on_host: bool = False) -> None:
+        guarded_update(arena, table, rule, constants.max_norm, constants.clip_eps, on_host=on_host)
 
     def update(arena: Arena) -> None:
         guarded(arena, adamw_rule)
@@ -112,6 +112,7 @@ def guarded_update(
     max_norm: float | None,
     clip_eps: float = 0.0,
     rates: Tensor | None = None,
+    on_host: bool = False,
 ) -> None:
     """From the sums in the arena to its next state and metrics; refused where a number is not finite.
 
@@ -119,6 +120,7 @@ def guarded_update(
       table: (steps, columns), column 0 the learning rate; row t is for the update after t applied ones.
       rule: the optimizer.
       rates: factor on the learning rate of every trainable element; None for 1.
+      on_host: the rule is not called for an update that is refused; the host waits to know.
     """
     loss_sum, tokens = arena.totals.unbind()
     loss = loss_sum / tokens
@@ -128,7 +130,8 @@ def guarded_update(
     row = table.index_select(0, arena.applied.clamp(max=len(table) - 1)).squeeze(0)
     finite = torch.isfinite(loss) & torch.isfinite(norm)
 
-    for decayed, cut in arena.groups():
+    groups = () if on_host and not bool(finite) else arena.groups()
+    for decayed, cut in groups:
         state = arena.master[cut], arena.m[cut], arena.v[cut]
         lr = row[0] if rates is None else row[0] * rates[cut]
         for old, new in zip(state, rule(grad[cut] * clip, state, row, lr, decayed), strict=True):

@@ -186,10 +186,11 @@ class Trainer:
         assert isinstance(self.state, Arena)
         own, mode = self._own, self.mode
         # An optimizer makes its state in its first step, where a graph could not find it again.
-        is_first = own is not None and mode != "eager" and not own.has_begun
+        is_first = own is not None and mode != "eager" and not own.has_state
         if own is not None and is_first:
             check_mode("torch", mode, self.ranks.device.type)
-            own.begin(self.state, capturable=True)
+            if not own.has_begun:
+                own.begin(self.state, capturable=True)
             mode = "eager"
         compiled = compile_step(self._step, self.state, batch, mode, self.compiled_as, self._plan)
         if is_first:

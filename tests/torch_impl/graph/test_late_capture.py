@@ -31,7 +31,8 @@ from torch_impl.graph.ledger import Ledger
 def test_state_that_is_replaced_stays_where_it_is() -> None:
     trainer = begun(DeviceMomentum)
     assert trainer._own is not None
-    places = [tensor.data_ptr() for tensor in trainer._own.lasting()]
+    with trainer._own.holding():
+        places = [tensor.data_ptr() for tensor in trainer._own.lasting()]
     for step in (1, 2):
         trainer.step(trainer.feed.rows(step))
     assert places == [tensor.data_ptr() for tensor in trainer._own.lasting()]
@@ -86,6 +87,18 @@ def test_the_first_step_runs_eagerly_and_steps_are_counted_on(modes: list[str]) 
     assert modes == ["eager", "eager", "graph"], "one trainer is eager, the other becomes it"
     assert all(one == other for one, other in seen)
     assert graph.metrics().step == 4 and graph.applied == eager.applied == 5
+
+
+def test_a_first_step_that_is_refused_makes_no_state_to_capture(modes: list[str]) -> None:
+    eager, graph = trainer_of(DeviceMomentum), trainer_of(DeviceMomentum, "graph")
+    for trainer in (eager, graph):
+        rows = trainer.feed.rows(0)
+        trainer.step({key: np.full_like(array, np.inf) for key, array in rows.items()})
+        for step in range(3):
+            trainer.step(trainer.feed.rows(step))
+    assert modes[1:] == ["eager", "eager", "graph"] and graph.metrics().skipped == 1
+    ends = eager.export(["param"]), graph.export(["param"])
+    assert all(ends[0][key].tobytes() == ends[1][key].tobytes() for key in ends[0])
 
 
 def test_a_graph_mode_needs_a_gpu_from_the_first_step_on() -> None:
