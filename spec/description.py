@@ -62,7 +62,7 @@ class Description:
     precision: str
     """The profile under which the model was asked."""
     over_one: tuple[str, ...] = ()
-    """Functions that work between positions, softmax say, and were given one; seen on the torch side."""
+    """Functions that work between positions and never had more than one; seen on the torch side."""
 
     @property
     def num_params(self) -> int:

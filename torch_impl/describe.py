@@ -75,7 +75,7 @@ def describe(job: Job, ranks: Ranks) -> None:
         loss_dtype=str(total.dtype).removeprefix("torch."),
         count=float(count.detach()),
         precision=problem.precision,
-        over_one=tuple(seen.found),
+        over_one=seen.found(array.shape for array in rows.values()),
     )
     record.write_json(Path(job.out) / DESCRIPTION, codec.to_dict(description))
 

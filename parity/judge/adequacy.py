@@ -1,8 +1,8 @@
 """What a run that found nothing would not have seen: mistakes that its data and settings never bring out.
 
 Read off the records of one side, since the sides agree where this is asked. It names circumstances;
-`parity power` makes the mistakes themselves and knows. In one circumstance a SAME would be none: positions on
-rows of one. Must not: decide.
+`parity power` makes the mistakes themselves and knows. In one circumstance a SAME would be none: positions
+where there is one. Must not: decide.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from safetensors import safe_open
 
 from parity.judge.align import Measured
 from spec.data.folder import batch_file
-from spec.run import AdamW, Problem
+from spec.run import AdamW, Problem, RunSpec
 from spec.workloads.gpt import GptSizes
 
 ENOUGH_POSITIONS = 64
@@ -37,19 +37,24 @@ def would_not_see(side: Measured) -> list[str]:
 
 def too_little(side: Measured) -> str:
     """Why a run that found nothing is no pass, since its data cannot show what the model does; else empty."""
-    spec = side.job.spec
-    if _longest(spec.problem) != 1:
-        return ""
-    if isinstance(spec.problem.sizes, GptSizes):
-        between = "attention"
-    else:
-        between = ", ".join(spec.pair.over_one) if spec.pair else ""
+    between = over_one(side.job.spec)
     if not between:
         return ""
     return (
-        "nothing differs, and rows of 1 cannot show what the model does between positions "
+        "nothing differs, and one position cannot show what the model does between positions "
         f"({between} over one position): give rows of 2 positions or more"
     )
+
+
+def over_one(spec: RunSpec) -> str:
+    """What works between positions in a run's model and has one; empty where nothing does.
+
+    Of a user's model it is what the torch side was seen to call, whatever the shapes of its batches are.
+    """
+    sizes = spec.problem.sizes
+    if isinstance(sizes, GptSizes):
+        return "attention" if sizes.seq_len == 1 else ""
+    return ", ".join(spec.pair.over_one) if spec.pair else ""
 
 
 def _clipping(side: Measured, problem: Problem) -> Iterator[str]:

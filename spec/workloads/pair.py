@@ -41,7 +41,7 @@ class PairFiles:
     initial: str | None = None
     """File of first values, `param/NAME` and `buffer/NAME`, for all runs."""
     over_one: tuple[str, ...] = ()
-    """Functions that work between positions and were given one, as the torch side described its model."""
+    """Functions that work between positions and never had more than one, as the torch side was seen."""
 
     def file(self, side: str) -> str:
         """The file of one side."""

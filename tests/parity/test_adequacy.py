@@ -79,17 +79,24 @@ def test_rows_of_one_are_no_pass_for_a_model_that_works_between_positions(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("length", "over_one", "expected"), [(1, ("softmax",), True), (1, (), False), (2, ("softmax",), False)]
+    ("rows", "over_one"),
+    [
+        (np.zeros((2, 1), np.int32), ("softmax",)),
+        (np.zeros((2, 1, 4), np.float32), ("lstm",)),
+        (np.zeros(2, np.int32), ("conv1d", "gru")),
+        (np.zeros((2, 1), np.int32), ()),
+    ],
 )
-def test_a_pair_on_rows_of_one_is_a_pass_where_nothing_works_between_positions(
-    tmp_path: Path, length: int, over_one: tuple[str, ...], expected: bool
+def test_a_pair_on_one_position_is_a_pass_where_nothing_works_between_positions(
+    tmp_path: Path, rows: np.ndarray, over_one: tuple[str, ...]
 ) -> None:
-    save_tensors(batch_file(tmp_path, 0), {"batch/tokens": np.zeros((2, length), np.int32)})
+    save_tensors(batch_file(tmp_path, 0), {"batch/rows": rows})
     files = PairFiles(torch="torch_side.py", jax="jax_side.py", over_one=over_one)
     spec = replace(small_spec(), problem=_pair(tmp_path), pair=files)
     job = replace(small_job(tmp_path / "torch", "torch"), spec=spec)
     job.write()
-    assert bool(adequacy.too_little(Measured("torch", tmp_path / "torch"))) == expected
+    found = adequacy.too_little(Measured("torch", tmp_path / "torch"))
+    assert (f"({', '.join(over_one)} over one position)" in found) == bool(over_one) == bool(found)
 
 
 def _pair(batches: Path) -> Problem:
