@@ -94,6 +94,15 @@ def raised(phi: Floor, roundoff: float) -> Floor:
     )
 
 
+def carrying(phi: Floor, apart: np.ndarray, s: float) -> Floor:
+    """A floor of an update that an optimizer has carried so far by rounding."""
+    return replace(
+        phi,
+        rms=max(phi.rms, rms_of(apart) / max(s, _NOTHING)),
+        worst=max(phi.worst, float(apart.max(initial=0.0)) / max(s, _NOTHING)),
+    )
+
+
 def least(compute_u: float, sum_u: float, stored_u: float, terms: int) -> Least:
     """The least floor of a step.
 

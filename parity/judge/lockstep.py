@@ -19,7 +19,7 @@ import numpy as np
 from parity.judge import rule
 from parity.judge.align import Measured
 from parity.judge.evidence import CAUSAL_ORDER
-from parity.judge.floors import Floor, Least, floor, larger, least, measured_against, raised, within
+from parity.judge.floors import Floor, Least, carrying, floor, larger, least, measured_against, raised, within
 from parity.judge.likeness import Likeness, liken
 from parity.judge.measures import rms
 from parity.judge.oddity import tell
@@ -27,6 +27,7 @@ from parity.judge.order import Named, shared
 from parity.judge.rule import Error, Finding
 from parity.judge.steps import SCALARS, Steps, reruns
 from spec.precision import UNIT_ROUNDOFF
+from spec.run import AdamW
 
 Read = Callable[[Steps], np.ndarray]
 """Takes one tensor or number out of a pass."""
@@ -183,6 +184,7 @@ class _Step:
                 group,
                 before=named.cut(self.sides[0].before(self.step, named.a)) if phase == "param" else None,
                 rounding=partial(self._rounding, named) if phase == "param" else None,
+                carried=partial(self._carried, named) if phase == "param" else None,
             )
             if phase in ("m", "v"):
                 self._moments[phase, named.title] = row
@@ -200,15 +202,34 @@ class _Step:
         mean, square = (self._moments.get((phase, named.title)) for phase in ("m", "v"))
         if not self.truths or mean is None or mean.floor is None or square is None:
             return None
+        moments = self._made_of(named, self.truths)
+        return rule.steps_of_rounding(moments, mean.s, mean.floor, self._u, self._optimizer)
+
+    def _carried(self, named: Named) -> list[np.ndarray] | None:
+        """How far AdamW carries each side from its own float64, and their casts from each other's, where the
+        true mean gradient is zero; None where it is not AdamW, or the moments are more than rounding off."""
+        mean, square = (self._moments.get((phase, named.title)) for phase in ("m", "v"))
+        if not self.truths or mean is None or mean.floor is None or square is None:
+            return None
+        if not (mean.ok and square.ok and isinstance(self._optimizer, AdamW)):
+            return None
+        true, (a, b), (own_a, own_b) = (
+            self._made_of(named, passes) for passes in (self.truths, self.sides, self.casts)
+        )
+        zero = rule.zero_in_truth([made.m for made in true], mean.s, mean.floor, self._u)
+        pairs = ((a, own_a), (b, own_b), (own_a, own_b))
+        return [rule.carried(zero, pair, self._optimizer) for pair in pairs]
+
+    def _made_of(self, named: Named, passes: list[Steps]) -> list[rule.Moments]:
+        """What each side's update was made of in these passes."""
         m, v = (
-            [read(steps) for read, steps in zip(self._reads(phase, named), self.truths, strict=True)]
+            [read(steps) for read, steps in zip(self._reads(phase, named), passes, strict=True)]
             for phase in ("m", "v")
         )
-        moments = [
+        return [
             rule.Moments(m=m[side], v=v[side], lr=steps.scalar(self.step, "lr"))
-            for side, steps in enumerate(self.truths)
+            for side, steps in enumerate(passes)
         ]
-        return rule.steps_of_rounding(moments, mean.s, mean.floor, self._u, self._optimizer)
 
     def _group(self, phase: str, found: list[Named]) -> float:
         """RMS over all tensors of the phase, of side a's truth."""
@@ -230,6 +251,7 @@ class _Step:
         before: np.ndarray | None = None,
         exact: bool = False,
         rounding: Callable[[], np.ndarray | None] | None = None,
+        carried: Callable[[], list[np.ndarray] | None] | None = None,
     ) -> Row:
         values = [read_a(self.sides[0]), read_b(self.sides[1])]
         true = [read_a(self.truths[0]), read_b(self.truths[1])] if self.truths else None
@@ -249,6 +271,13 @@ class _Step:
                 finding, reason = "same", ""
         if finding == "same" and meant:
             finding, reason = self._precision(values, meant, meant is not true, s, floors)
+            far = carried() if carried and finding == "precision" else None
+            if far is not None:
+                *near, cast = map(rule.without, far, (*values, meant[0]), (*meant, meant[1]))
+                finding, reason = self._precision(near, meant, meant is not true, s, floors, cast)
+                if finding == "same":
+                    one, other = (carrying(own, apart, s) for own, apart in zip(floors, far, strict=False))
+                    floors = one, other
         return Row(
             step=self.step,
             phase=phase,
@@ -308,11 +337,13 @@ class _Step:
         casts: bool,
         s: float,
         floors: tuple[Floor, Floor],
+        cast: np.ndarray | None = None,
     ) -> tuple[Finding, str]:
         """Rule 2: each side against its own float64, and their casts against each other where they have some.
 
         Args:
           meant: float64 with the casts of a user's code as they stand.
+          cast: side a's, where it is to be another array when the two are compared.
         """
         for label, value, own, phi, roundoff in zip(
             self._labels, values, meant, floors, self._casts_to, strict=True
@@ -322,7 +353,8 @@ class _Step:
                 return "precision", f"{label} is off its float64: {beyond}"
         if not casts:
             return "same", ""
-        beyond = rule.beyond_precision(self._error(meant[0], meant[1], s), larger(floors), self._times)
+        found = self._error(meant[0] if cast is None else cast, meant[1], s)
+        beyond = rule.beyond_precision(found, larger(floors), self._times)
         return ("precision", f"the sides round otherwise: {beyond}") if beyond else ("same", "")
 
     def _alone(self, phase: str, label: str, name: str) -> Row:

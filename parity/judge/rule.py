@@ -12,7 +12,9 @@ of the profile; phi the floor (`floors`).
 2. Precision: a side keeps its profile where it lies within `multiple` phi of its own truth, as an RMS, at its
    worst element and in its mean ratio: 8, and more where long sums are kept in the dtype of the results.
    Where a user's code casts, this truth keeps the casts, and those of the two sides may differ by as much:
-   what both cast alike is meant.
+   what both cast alike is meant. Reruns of a side that has exact zeros do not show what AdamW makes of the
+   other's rounding: an element of an update whose mean gradient is zero by 1. in both truths may lie as far
+   off as AdamW carries the side's own mean gradient, which this rule has passed.
 3. A semantic difference larger than phi is DIFFERENT; below it is latent.
 4. Without truths: a difference above 64 phi is DIFFERENT, below 8 phi SAME, and nothing is said between.
 """
@@ -100,9 +102,30 @@ def steps_of_rounding(
     for made in moments:
         if not semantically_equal(liken(made.m, np.zeros_like(made.m), s, U64), s, phi, u):
             return None
-        # Bias corrections make m at most 1 / (1 - beta1) times as large, and v no smaller.
-        apart += made.lr * np.abs(made.m) / (1 - optimizer.beta1) / (np.sqrt(made.v) + optimizer.eps)
+        apart += _step(made, optimizer)
     return apart
+
+
+def zero_in_truth(means: Sequence[np.ndarray], s: float, phi: Floor, u: float) -> np.ndarray:
+    """Which elements of a mean gradient are zero by rule 1 in all truths.
+
+    Args:
+      s, phi: of the mean gradients.
+    """
+    bound = semantic_bounds(phi, u)[1] * s
+    return np.logical_and.reduce([np.abs(mean) <= bound for mean in means])
+
+
+def carried(zero: np.ndarray, moments: Sequence[Moments], optimizer: AdamW) -> np.ndarray:
+    """How far apart AdamW carries updates of these moments where the true mean gradient is zero."""
+    apart = np.where(zero, sum(_step(made, optimizer) for made in moments), 0.0)
+    return np.where(np.isfinite(apart), apart, 0.0)
+
+
+def without(apart: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """a, brought nearer to b by so much."""
+    with np.errstate(invalid="ignore"):
+        return a - np.where(np.isfinite(a - b), np.clip(a - b, -apart, apart), 0.0)
 
 
 def equal_but_for(apart: np.ndarray, a: np.ndarray, b: np.ndarray, s: float, phi: Floor, u: float) -> bool:
@@ -110,6 +133,12 @@ def equal_but_for(apart: np.ndarray, a: np.ndarray, b: np.ndarray, s: float, phi
     with np.errstate(invalid="ignore"):
         nearest = b + np.clip(a - b, -apart, apart)
     return semantically_equal(liken(a, nearest, s, U64), s, phi, u)
+
+
+def _step(made: Moments, optimizer: AdamW) -> np.ndarray:
+    """How far these moments can move a parameter: bias corrections make m at most 1 / (1 - beta1) times as
+    large, and v no smaller."""
+    return made.lr * np.abs(made.m) / (1 - optimizer.beta1) / (np.sqrt(made.v) + optimizer.eps)
 
 
 def visible(truths: Likeness, s: float, phi: Floor) -> bool:

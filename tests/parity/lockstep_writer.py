@@ -36,6 +36,8 @@ class Sides:
     """In the profile and in the truth."""
     jax_profile: Change = lambda _step, _tensors: None
     """In the profile alone."""
+    both: Change = lambda _step, _tensors: None
+    """On both sides, in the profile and in the truth."""
     reruns: int = 4
     losses: dict[str, float] = field(default_factory=dict)
     """Factor on the loss, by pass."""
@@ -76,6 +78,7 @@ class Sides:
             for step in STEPS:
                 save_tensors(batch_file(self.root / "states", step), state | {"meta/applied": np.array(step)})
                 found = step_of(state if rerun is None else noise.moved(state, rerun, U), step)
+                self.both(step, found)
                 if side == "jax":
                     self.jax(step, found)
                     if not exact:

@@ -135,6 +135,35 @@ def test_what_adam_makes_of_rounding_is_no_meaning(
     assert update.truths.rms > rule.semantic_bounds(update.floor, 2.0**-8)[0] * update.s
 
 
+@pytest.mark.parametrize(
+    ("mean", "own_update", "phases"),
+    [
+        (2e-12, 0.0, set()),
+        (2e-12, 1e-6, {"param"}),
+        # A mean gradient beyond its own floor excuses nothing.
+        (1e-9, 0.0, {"m", "param"}),
+        # Nothing was carried, so nothing may be off.
+        (0.0, 1e-6, {"param"}),
+    ],
+)
+def test_what_adam_makes_of_rounding_is_no_lack_of_precision(
+    tmp_path: Path, mean: float, own_update: float, phases: set[str]
+) -> None:
+    """One side has exact zeros where the other has rounding, beside a decay that has a size of its own."""
+
+    def decay(step: int, tensors: Tensors) -> None:
+        tensors[f"param/{ZERO_TENSOR}"][ZERO_ROWS] -= 1e-6
+
+    off = zero_gradient_with(mean, own_update)
+    rows = Sides(tmp_path, both=decay, jax_profile=off).rows()
+    assert {row.tensor for row in rows if not row.ok} <= {f"{ZERO_TENSOR}[8:16]"}
+    assert {row.phase for row in rows if row.finding == "precision"} == phases
+    update = next(row for row in rows if row.phase == "param" and row.tensor == f"{ZERO_TENSOR}[8:16]")
+    assert update.errors is not None and update.floors is not None and update.errors[1].rms is not None
+    if not phases:
+        assert rule.FAILS * update.floors[0].rms < update.errors[1].rms < 2 * update.floors[1].rms
+
+
 def test_nan_on_one_side_is_found_and_on_both_is_not(tmp_path: Path) -> None:
     def broken(step: int, tensors: Tensors) -> None:
         tensors["grad/wte.weight"][2, 3] = np.nan

@@ -114,6 +114,21 @@ def test_what_is_more_than_rounding_excuses_no_update() -> None:
     assert rule.steps_of_rounding([one, other], s, phi, U, OwnOptimizer()) is None
 
 
+def test_an_update_is_excused_where_its_gradient_is_truly_zero_and_no_further() -> None:
+    true = rule.Moments(m=np.array([0.0, 1e-19, 1e-3, 0.0]), v=np.array([0.0, 1e-37, 1e-5, 0.0]), lr=1e-3)
+    side = rule.Moments(m=np.array([1e-9, 1e-9, 1e-3, 0.0]), v=np.array([1e-17, 1e-17, 1e-5, 0.0]), lr=1e-3)
+    s = rms(true.m)
+    zero = rule.zero_in_truth([true.m, true.m], s, floor(true.m, [], s, LEAST), U)
+    assert zero.tolist() == [True, True, False, True]
+    far = rule.carried(zero, [side, true], ADAM)
+    assert (far[:2] > 1e-4).all() and far[2:].tolist() == [0, 0]
+    assert rule.without(far, far, np.zeros(4)) == pytest.approx(0, abs=1e-20)
+    assert rule.without(far, far + 1e-6, np.zeros(4)) == pytest.approx(1e-6)
+    broken = replace(side, m=side.m * np.nan)
+    assert rule.carried(zero, [broken, true], ADAM).tolist() == [0] * 4
+    assert np.isnan(rule.without(far, broken.m, np.zeros(4))).all()
+
+
 def test_what_is_not_finite_on_one_side_is_never_equal() -> None:
     phi = floor(TRUTH, [], 1.0, LEAST)
     broken = TRUTH.copy()
