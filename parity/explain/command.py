@@ -13,6 +13,7 @@ from parity.explain.residuals import Left
 from parity.explain.search import Found, Search, Step
 from parity.explain.settings import Setting, Told, as_it_was, held_out
 from parity.explain.worker import Worker
+from parity.judge.adequacy import between_positions
 from parity.launch import SideFailed, check_timeout
 from parity.measuring import MEASURED_PARAMETERS
 from parity.options import Explain
@@ -46,8 +47,10 @@ def explain(options: Explain) -> ExitCode:
     out = folders.create_part(told.folder / "explain")
     if told.own_optimizers:
         explanation = own_optimizers.explain(told, out, progress, options.timeout_s, began)
+        explanation.summary += unseen(explanation, told)
     else:
         explanation = _explain(told, out, progress, options.timeout_s, began)
+        explanation.summary += unseen(explanation, told)
         if options.attribute or _is_charged(told, explanation):
             step = told.first_step if told.first_step is not None else 0
             explanation.attribution = charge.attribute(
@@ -57,6 +60,12 @@ def explain(options: Explain) -> ExitCode:
     deliver.add_to_result(told.folder, explanation=explanation)
     deliver.deliver_part(explanation, lines(explanation), options.json)
     return ExitCode.DIFFERENT if explanation.left else ExitCode.SAME
+
+
+def unseen(explanation: causes.Explanation, told: Told) -> str:
+    """What the run cannot show, to be added where nothing was found; empty where it shows all."""
+    why = between_positions(told.spec) if explanation.outcome == "equal" else ""
+    return f"; but {why}" if why else ""
 
 
 def _is_charged(told: Told, explanation: causes.Explanation) -> bool:

@@ -95,19 +95,22 @@ def lines(explanation: causes.Explanation) -> list[str]:
     for number, text in enumerate(rules.differences, start=1):
         found.append(f"{number}. {text}")
     for side, rule in rules.rules.items():
-        found += ["", f"{side}: {'' if rule.reproduces else 'NOT IDENTIFIED; nearest: '}{rule.words}"]
+        found += ["", f"{side}: {'' if rule.reproduces else 'NOT IDENTIFIED; '}{rule.shown}"]
         found.append(
             f"   replayed from its gradients it leaves {rule.residual:.1e} of the worst tensor's update, "
             f"{rule.held_out:.1e} held out"
         )
+        if not rule.is_near:
+            continue
         if rule.decay and any(rule.decay.values()):
             decayed = [name for name, decay in rule.decay.items() if decay]
             found.append(f"   decayed: {', '.join(decayed)}")
         found += [f"   {'as well' if rule.reproduces else 'next'}: {words}" for words in rule.others]
     found += ["", f"{'step':>6}  {'lr torch':>14}  {'lr jax':>14}  {'update torch':>14}  {'update jax':>14}"]
     for row in rules.rows:
-        numbers = [row.rates["torch"], row.rates["jax"], row.update_norm["torch"], row.update_norm["jax"]]
-        found.append(f"{row.step:>6}  " + "  ".join(f"{number:>14.7g}" for number in numbers))
+        cells = [rules.rate(row, side) for side in SIDES]
+        cells += [f"{row.update_norm[side]:.7g}" for side in SIDES]
+        found.append(f"{row.step:>6}  " + "  ".join(f"{cell:>14}" for cell in cells))
     worst = max(rules.gradient_rel.values())
     found += ["", f"first gradients: {worst:.1e} apart, held out too; {rules.steps} steps followed"]
     return found

@@ -123,10 +123,13 @@ def _ratio_words(share: float) -> str:
 
 
 def _rows(left: Left, first: Key, reference: Reference) -> Iterator[Signature]:
-    """Every row is the other side's times a number of its own: what normalises a row differs."""
+    """Every row is the other side's times a number of its own: what normalises a row differs.
+
+    A row of one element is that whatever differs, so nothing is told of it.
+    """
     d = left.differences[first]
     b = reference.values(first)
-    if first.phase != "act" or d.ndim < 2 or d.shape != b.shape or d.size == d.shape[-1]:
+    if first.phase != "act" or d.ndim < 2 or d.shape != b.shape or d.shape[-1] in (1, d.size):
         return
     d_NC, b_NC = d.reshape(-1, d.shape[-1]), b.reshape(-1, d.shape[-1]) / max(rms(b), 1e-300)
     share_N = (d_NC * b_NC).sum(1) / np.maximum((b_NC * b_NC).sum(1), 1e-300)

@@ -37,24 +37,25 @@ def would_not_see(side: Measured) -> list[str]:
 
 def too_little(side: Measured) -> str:
     """Why a run that found nothing is no pass, since its data cannot show what the model does; else empty."""
-    between = over_one(side.job.spec)
+    unseen = between_positions(side.job.spec)
+    return f"nothing differs, and {unseen}" if unseen else ""
+
+
+def between_positions(spec: RunSpec) -> str:
+    """Why a run shows nothing of what its model does between positions, in words; empty where it does.
+
+    Of a user's model it is told by what the torch side was seen to call, whatever its batches look like.
+    """
+    if isinstance(spec.problem.sizes, GptSizes):
+        between = "attention" if spec.problem.sizes.seq_len == 1 else ""
+    else:
+        between = ", ".join(spec.pair.over_one) if spec.pair else ""
     if not between:
         return ""
     return (
-        "nothing differs, and one position cannot show what the model does between positions "
+        "one position cannot show what the model does between positions "
         f"({between} over one position): give rows of 2 positions or more"
     )
-
-
-def over_one(spec: RunSpec) -> str:
-    """What works between positions in a run's model and has one; empty where nothing does.
-
-    Of a user's model it is what the torch side was seen to call, whatever the shapes of its batches are.
-    """
-    sizes = spec.problem.sizes
-    if isinstance(sizes, GptSizes):
-        return "attention" if sizes.seq_len == 1 else ""
-    return ", ".join(spec.pair.over_one) if spec.pair else ""
 
 
 def _clipping(side: Measured, problem: Problem) -> Iterator[str]:

@@ -2,6 +2,10 @@
 
 from msgspec import Struct
 
+NEAR = 0.1
+"""Share of an update that a rule may leave for its constants to be told: beyond, they are what a fit of
+something else came to."""
+
 
 class RuleFound(Struct, kw_only=True):
     """What one side's optimizer does, told from float64 gradients and parameters of every step."""
@@ -37,6 +41,22 @@ class RuleFound(Struct, kw_only=True):
     others: list[str]
     """Other rules that do as well, or the next nearest where none reproduces the side."""
 
+    @property
+    def is_near(self) -> bool:
+        """Whether its constants mean something, learning rates and decays among them."""
+        return self.reproduces or 0 <= self.residual <= NEAR
+
+    @property
+    def shown(self) -> str:
+        """What is told of it in one line."""
+        if self.reproduces:
+            return self.words
+        kind = "SGD" if self.optimizer == "sgd" else "Adam"
+        return f"nearest: {self.words if self.is_near else f'a rule of the kind of {kind}, {UNTOLD}'}"
+
+
+UNTOLD = f"whose constants are left out, since more than {NEAR:.0%} of an update is left"
+
 
 class RateRow(Struct, kw_only=True):
     """One step of both sides."""
@@ -61,3 +81,7 @@ class UpdateRules(Struct, kw_only=True):
     gradient_rel: dict[str, float]
     """RMS of the difference of the first gradients of both sides / their RMS, at the worst tensor: of the
     run and held out."""
+
+    def rate(self, row: RateRow, side: str) -> str:
+        """A side's learning rate at a step, as it is told."""
+        return f"{row.rates[side]:.7g}" if self.rules[side].is_near else "\u2013"

@@ -5,8 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import convert
 
+from parity.explain import own_optimizers
 from parity.report import page
+from parity.report.causes import Explanation
 from parity.report.page import causes
 from tests.parity.conftest import ROOT
 from tests.parity.page_runs import Page, different
@@ -96,6 +99,16 @@ def test_update_rules_of_own_optimizers_are_told_side_by_side(tmp_path: Path) ->
     assert "not identified; nearest: SGD: learning rate constant 0.1" in text and "decays" in text
     assert "rate, torch" in text and "Learning rates, of 3 steps followed" in text
     assert not KEYS & set(text.split())
+
+    rules["rules"]["jax"] |= {"residual": 0.8, "decay": {"a.weight": -79.7}, "others": ["SGD: decay -79.7"]}  # type: ignore[index,operator]
+    text = explained(tmp_path, found)
+    assert "not identified; nearest: a rule of the kind of SGD, whose constants are left out" in text
+    assert "-79.7" not in text
+    told = own_optimizers.lines(convert(found, Explanation))
+    (row,) = (line.split() for line in told if line.startswith("     0 "))
+    assert row == ["0", "0.1", "\u2013", "0.1", "0.2"]
+    assert any(line.startswith("jax: NOT IDENTIFIED; nearest: a rule of the kind of SGD") for line in told)
+    assert not any("-79.7" in line for line in told)
 
 
 def test_a_residual_that_is_not_finite_is_told_so() -> None:

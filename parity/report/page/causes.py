@@ -121,7 +121,7 @@ def _rules(rules: UpdateRules) -> Iterator[Table]:
         [
             [
                 str(row.step),
-                *(f"{row.rates[side]:.7g}" for side in sides),
+                *(rules.rate(row, side) for side in sides),
                 *(f"{row.update_norm[side]:.7g}" for side in sides),
             ]
             for row in rules.rows
@@ -131,8 +131,11 @@ def _rules(rules: UpdateRules) -> Iterator[Table]:
 
 def _rule(rule: RuleFound) -> list[str]:
     decayed = [name for name, decay in rule.decay.items() if decay]
+    if not rule.is_near:
+        untold = [f"not identified; {rule.shown}", number(rule.residual), number(rule.held_out)]
+        return [*untold, "\u2013", "\u2013"]
     return [
-        rule.words if rule.reproduces else f"not identified; nearest: {rule.words}",
+        rule.shown if rule.reproduces else f"not identified; {rule.shown}",
         number(rule.residual),
         number(rule.held_out),
         ", ".join(decayed) or "nothing",

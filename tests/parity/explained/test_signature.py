@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from parity.explain.command import limits
+from parity.explain.command import limits, unseen
 from parity.explain.residuals import Key, Left
 from parity.explain.search import Step, Tried
 from parity.explain.signature import Signature, signatures
@@ -14,6 +14,7 @@ from parity.judge.measures import rms
 from spec.data.folder import batch_file
 from spec.edits import Edit
 from spec.weights import save_tensors
+from spec.workloads.pair import PairFiles, PairSizes
 
 KEY = Key(0, "act", "norm")
 RNG = np.random.default_rng(0)
@@ -51,6 +52,23 @@ def test_a_ratio_close_to_1_is_told_by_its_distance(looks) -> None:  # type: ign
     assert "torch / jax from 1 + 1e-07 to 1 + 5e-07" in look.words
     (look,) = looks(y_NC * (1 - 3e-8), y_NC)
     assert "torch / jax = 1 - 3e-08 in all 1 tensors" in look.words
+
+
+def test_a_row_of_one_element_is_no_multiple_of_the_other_side(looks) -> None:  # type: ignore[no-untyped-def]
+    y_N1 = RNG.normal(size=(6, 1))
+    (look,) = looks(y_N1 + RNG.normal(size=(6, 1)), y_N1)
+    assert look.name == "elementwise"
+
+
+def test_nothing_to_explain_says_what_the_run_cannot_show() -> None:
+    def told(outcome: str, over_one: tuple[str, ...]) -> str:
+        pair = PairFiles(torch="torch_side.py", jax="jax_side.py", over_one=over_one)
+        problem = SimpleNamespace(sizes=PairSizes())
+        found = SimpleNamespace(outcome=outcome)
+        return unseen(found, SimpleNamespace(spec=SimpleNamespace(problem=problem, pair=pair)))  # type: ignore[arg-type]
+
+    assert told("equal", ("lstm",)).startswith("; but one position cannot show what the model does")
+    assert told("equal", ()) == told("none", ("lstm",)) == ""
 
 
 def test_rounding_of_a_variance_scales_rows_to_both_sides(looks) -> None:  # type: ignore[no-untyped-def]
