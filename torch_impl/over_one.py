@@ -29,6 +29,13 @@ _SOFTMAX: dict[Any, str] = {
 }
 _RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 _CELLS = tuple(f"{name}_cell" for name in _RECURRENT)
+_BETWEEN: dict[Any, str] = {
+    F.scaled_dot_product_attention: "scaled_dot_product_attention",
+    F.multi_head_attention_forward: "multi_head_attention_forward",
+    torch.conv1d: "conv1d",
+    **{getattr(torch, name): name for name in (*_RECURRENT, *_CELLS)},
+}
+"""By function: a compiler that traces a model cannot compare the names that functions tell."""
 
 
 class OverOne(TorchFunctionMode):
@@ -46,8 +53,9 @@ class OverOne(TorchFunctionMode):
     ) -> Any:
         """Makes the call as it is."""
         kwargs = kwargs or {}
-        name = getattr(func, "__name__", "")
-        _note(self._longest, name, _positions(func, name, args, kwargs))
+        if func in _BETWEEN:
+            name = _BETWEEN[func]
+            _note(self._longest, name, _positions(name, args, kwargs))
         if func in _SOFTMAX:
             _note(self._widest, _SOFTMAX[func], _width(args, kwargs))
         return func(*args, **kwargs)
@@ -77,19 +85,17 @@ def _width(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
     return shape[dim] if isinstance(dim, int) and shape else None
 
 
-def _positions(
-    func: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> int | None:
-    """Over how many positions a call goes; None where it is none between positions by its nature."""
-    if func is F.scaled_dot_product_attention:
+def _positions(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
+    """Over how many positions a call goes; None where it is none between positions after all."""
+    if name == "scaled_dot_product_attention":
         return _given(args, kwargs, 1, "key").shape[-2]
-    if func is F.multi_head_attention_forward:
+    if name == "multi_head_attention_forward":
         # Positions come first there, whatever the module's `batch_first` is; a key may be added to them.
         added = (_given(args, kwargs, 7, "bias_k") is not None) + bool(
             _given(args, kwargs, 9, "add_zero_attn")
         )
         return _given(args, kwargs, 1, "key").shape[0] + added
-    if func is torch.conv1d:
+    if name == "conv1d":
         weight = _given(args, kwargs, 1, "weight")
         return _filled(_given(args, kwargs, 0, "input")) if weight.shape[-1] > 1 else None
     if name in _RECURRENT:
@@ -97,9 +103,7 @@ def _positions(
         packed = not isinstance(args[3], bool)
         length = args[1].shape[0] if packed else args[0].shape[1 if args[8] and args[0].ndim > 2 else 0]
         return length + _holds(args[2 if packed else 1])
-    if name in _CELLS:
-        return 1 + _holds(_given(args, kwargs, 1, "hx"))
-    return None
+    return 1 + _holds(_given(args, kwargs, 1, "hx"))
 
 
 def _given(args: tuple[Any, ...], kwargs: dict[str, Any], place: int, name: str) -> Any:
@@ -109,6 +113,8 @@ def _given(args: tuple[Any, ...], kwargs: dict[str, Any], place: int, name: str)
 def _holds(state: Tensor | Iterable[Tensor]) -> bool:
     """Whether a layer goes on from something: then a position was before, or a state is learned."""
     tensors = [state] if isinstance(state, Tensor) else state
+    if torch.compiler.is_compiling():  # A value that is looked at breaks a user's whole graph.
+        return True
     try:
         return any(bool(one.detach().any()) for one in tensors)
     except RuntimeError:  # Under a transformation of torch.func nobody can look.
@@ -118,8 +124,8 @@ def _holds(state: Tensor | Iterable[Tensor]) -> bool:
 def _filled(signal: Tensor) -> int:
     """Positions along the last axis that hold anything: a causal kernel's row is padded with zeros before."""
     length = signal.shape[-1]
-    if length == 1:
-        return 1
+    if length == 1 or torch.compiler.is_compiling():
+        return length
     try:
         return int(signal.detach().reshape(-1, length).any(0).sum())
     except RuntimeError:

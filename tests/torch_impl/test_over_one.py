@@ -125,6 +125,20 @@ def test_a_kernel_of_one_and_a_model_without_positions_make_no_such_call() -> No
     assert found(lambda x: nn.Conv1d(C, C, 1)(x.mT), 1) == ()
 
 
+@pytest.mark.parametrize("length", [1, 3])
+def test_a_compiled_model_is_called_as_one_graph(length: int) -> None:
+    causal, cell = nn.Conv1d(C, C, 3), nn.GRUCell(C, C)
+
+    def model(x: Tensor) -> Tensor:
+        for _ in range(2):
+            x = causal(F.pad(x.mT, (2, 0))).mT
+        state = cell(cell(x[:, 0]), x[:, -1])
+        return F.scaled_dot_product_attention(x, x, x) + state[:, None]
+
+    seen = found(torch.compile(model, fullgraph=True, backend="eager"), length)
+    assert seen == (("scaled_dot_product_attention",) if length == 1 else ())
+
+
 def test_a_transformed_function_is_called_as_it_is() -> None:
     def model(x: Tensor) -> Tensor:
         return torch.vmap(lambda row: F.conv1d(F.pad(row[None].mT, (1, 0)), torch.ones(1, C, 2)))(x)
