@@ -174,7 +174,7 @@ def _result(
         command="bench",
         verdict="FAILED" if code else None,
         exit_code=int(code),
-        reasons=[*([message] if message else []), *_go_on(folder, held, timed, argv), *_fastest(timed)],
+        reasons=[*([message] if message else []), *_go_on(folder, held, timed, argv, plan.pair is not None), *_fastest(timed)],
         runs=[assemble.run_ref(folder, plan)],
         curves={},
         numerics=None,
@@ -199,18 +199,24 @@ def _speed(held: Sequence[Held], axis: Axis | None) -> tuple[Speed | None, str]:
     return assemble.speed(held), "no time pass was finished"
 
 
-def _go_on(folder: Path, held: Sequence[Held], timed: Sequence[BenchRow], argv: Sequence[str]) -> list[str]:
+def _go_on(
+    folder: Path, held: Sequence[Held], timed: Sequence[BenchRow], argv: Sequence[str], is_pair: bool
+) -> list[str]:
     """How to measure what an interrupted call left."""
     if held[-1].ended.how != "interrupted":
         return []
     stands = "what was measured stands" if timed else "no pass was finished"
-    return [f"{stands}; {going_on(argv, folder.name.partition('_')[0])}"]
+    # `_folder` refuses to measure a pair into an earlier run.
+    return [f"{stands}; {going_on(argv, None if is_pair else folder.name.partition('_')[0])}"]
 
 
-def going_on(argv: Sequence[str], number: str) -> str:
+def going_on(argv: Sequence[str], number: str | None) -> str:
     """The command that measures what an interrupted one left into its run, ready to be typed.
 
     A file of `--json` is left out of it: the interrupted call has written it, and no call writes over one.
+
+    Args:
+      number: of the run; None where no call can add to it, and the command is run anew.
     """
     words, target, rest = list[str](), None, list(argv)
     while rest:
@@ -223,9 +229,10 @@ def going_on(argv: Sequence[str], number: str) -> str:
             target = value
     if target == "-":
         words += ["--json", "-"]
-    command = shlex.join(["parity", *words, "--into", number])
+    into = ["--into", number] if number else []
+    does = "adds to it" if number else "measures all of it anew: nothing is added to the run of a pair"
     told = f" (--json {target} holds what there is: name another file)" if target not in (None, "-") else ""
-    return f"{command} adds to it{told}"
+    return f"{shlex.join(['parity', *words, *into])} {does}{told}"
 
 
 def _earlier(folder: Path, call: Call) -> list[LaunchRecord]:
