@@ -23,6 +23,7 @@ from jax_impl import parallel, runtime, work
 from spec import mistyped, protocol
 from spec.errors import ExitCode, RuleError
 from spec.job import Job
+from spec.worker import launcher
 from spec.worker.by_hand import Options, complaint, print_steps, typed
 
 _PROGRAM = "python -m jax_impl"
@@ -76,7 +77,7 @@ def serve(paths: Iterable[str]) -> int:
 def by_hand(preset: str, options: Options) -> int:
     """One training run on the JAX side; jax.distributed's variables make it a run of several processes."""
     device = _default_device() if options.device == "auto" else options.device
-    job = options.job("jax", preset, device, int(os.environ.get("JAX_NUM_PROCESSES", "1")))
+    job = options.job("jax", preset, device, launcher.number("JAX_NUM_PROCESSES", 1, least=1))
     runtime.configure(job.spec.problem, job.spec.execution)
     ranks = parallel.join(job.spec.execution)
     job = replace(job, out=job.out or f"runs/{preset}_jax_{_agreed_time(ranks)}")

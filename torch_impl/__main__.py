@@ -20,6 +20,7 @@ import torch
 from spec import mistyped, protocol
 from spec.errors import ExitCode, RuleError
 from spec.job import Job
+from spec.worker import launcher
 from spec.worker.by_hand import Options, complaint, print_steps, typed
 from torch_impl import parallel, work
 
@@ -75,7 +76,7 @@ def by_hand(preset: str, options: Options) -> int:
     device = options.device
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    job = options.job("torch", preset, device, int(os.environ.get("WORLD_SIZE", "1")))
+    job = options.job("torch", preset, device, launcher.number("WORLD_SIZE", 1, least=1))
     ranks = parallel.join(job.spec.execution)
     try:
         job = replace(job, out=job.out or f"runs/{preset}_torch_{_agreed_time(ranks)}")

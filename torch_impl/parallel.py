@@ -4,7 +4,6 @@ One process a device, started by torchrun on one host or several; NCCL between G
 of one process needs neither. Must not: know what is reduced. Counterpart: `jax_impl/parallel.py`.
 """
 
-import os
 from dataclasses import dataclass
 
 import torch
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from spec.errors import RuleError
 from spec.run import Execution
+from spec.worker import launcher
 from torch_impl.graph import communicator, teardown
 
 
@@ -70,10 +70,11 @@ def join(execution: Execution) -> Ranks:
     """Joins the processes that torchrun started; alone, where it did not.
 
     Raises:
-      RuleError: as many processes were not started, or a process finds no GPU of its own.
+      RuleError: as many processes were not started, torchrun's variables are no numbers, or a process finds
+        no GPU of its own.
     """
-    rank, local_rank = int(os.environ.get("RANK", "0")), int(os.environ.get("LOCAL_RANK", "0"))
-    world_size = int(os.environ.get("WORLD_SIZE", "1"))
+    rank, local_rank = launcher.number("RANK", 0), launcher.number("LOCAL_RANK", 0)
+    world_size = launcher.number("WORLD_SIZE", 1, least=1)
     if world_size != execution.world_size:
         raise RuleError(
             "As many processes run as the run has devices.",
@@ -96,7 +97,7 @@ def _device(kind: str, local_rank: int) -> torch.device:
     if kind == "cpu":
         return torch.device("cpu")
     num_gpus = torch.cuda.device_count()
-    num_processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    num_processes = launcher.number("LOCAL_WORLD_SIZE", 1, least=1)
     if num_processes > num_gpus:
         raise RuleError(
             "Every process has a GPU of its own.",

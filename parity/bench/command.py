@@ -174,7 +174,11 @@ def _result(
         command="bench",
         verdict="FAILED" if code else None,
         exit_code=int(code),
-        reasons=[*([message] if message else []), *_go_on(folder, held, timed, argv, plan.pair is not None), *_fastest(timed)],
+        reasons=[
+            *([message] if message else []),
+            *go_on(folder, held, timed, argv, plan.pair is not None),
+            *_fastest(timed),
+        ],
         runs=[assemble.run_ref(folder, plan)],
         curves={},
         numerics=None,
@@ -199,7 +203,7 @@ def _speed(held: Sequence[Held], axis: Axis | None) -> tuple[Speed | None, str]:
     return assemble.speed(held), "no time pass was finished"
 
 
-def _go_on(
+def go_on(
     folder: Path, held: Sequence[Held], timed: Sequence[BenchRow], argv: Sequence[str], is_pair: bool
 ) -> list[str]:
     """How to measure what an interrupted call left."""

@@ -46,6 +46,6 @@ def find_checkpoint(where: Path | str, side: str | None = None) -> Path:
             return max(found)[1]
     raise RuleError(
         "A run goes on from a checkpoint.",
-        f"{where}: none in it",
+        f"{where}: {'none in it' if where.is_dir() else 'a file' if where.exists() else 'no such folder'}",
         "name a checkpoint folder, or a run that was given --save-every",
     )

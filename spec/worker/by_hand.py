@@ -11,7 +11,7 @@ from spec import mistyped, record
 from spec.checkpoint import find_checkpoint
 from spec.errors import RuleError
 from spec.job import Job
-from spec.presets import run_spec
+from spec.presets import PRESETS, run_spec
 from spec.run import AUTO_MODES, Execution
 
 
@@ -46,8 +46,12 @@ class Options:
         """The job that they ask for; its folder is left empty where none was named.
 
         Raises:
-          RuleError: they do not go together, a run lies in the folder, or there is no checkpoint.
+          RuleError: they do not go together, a pair is named, a run lies in the folder, or there is no
+            checkpoint.
         """
+        _refuse_pair(preset)
+        if device not in AUTO_MODES:
+            raise RuleError("The device is auto, cpu or cuda.", f"--device {device}", "a GPU is cuda")
         mode = AUTO_MODES[device][side] if self.mode == "auto" else self.mode
         execution = Execution(device=device, **{f"{side}_mode": mode})  # type: ignore[arg-type]
         spec = run_spec(
@@ -92,6 +96,17 @@ def complaint(words: str, arguments: Sequence[str]) -> RuleError | None:
     """
     known = mistyped.accepted(words, Options, ())
     return mistyped.complaint(arguments, replace(known, positionals=["PRESET"], required=["PRESET"]))
+
+
+def _refuse_pair(name: str) -> None:
+    """A side alone knows neither the batches of a pair nor how its tensors correspond."""
+    if name not in PRESETS and ("/" in name or Path(name).is_dir()):
+        raise RuleError(
+            "A side by hand runs a preset; a pair is run by `parity run`.",
+            f"{name!r}, a {'folder' if Path(name).is_dir() else 'path'}",
+            f"parity run {name}, or parity train {name} --backend torch (or jax) for one side; "
+            f"presets: {', '.join(PRESETS)}",
+        )
 
 
 def refuse_used_folder(folder: Path) -> None:

@@ -22,6 +22,18 @@ SIDES = pytest.mark.parametrize("side", [torch_side, jax_side], ids=["torch", "j
         ("wrok job.json", "takes PRESET alone.\n  found: 'wrok', 'job.json'"),
         ("tinny", "did you mean tiny?"),
         ("tiny --steps -1", "--steps -1"),
+        (
+            "tiny --device gpu",
+            "The device is auto, cpu or cuda.\n  found: --device gpu\n  mend:  a GPU is",
+        ),
+        (
+            "tests/corpus",
+            "found: 'tests/corpus', a folder\n  mend:  parity run tests/corpus, or",
+        ),
+        ("no/such/pair", "found: 'no/such/pair', a path"),
+        ("tiny --resume nowhere", "nowhere: no such folder"),
+        ("tiny --resume README.md", "README.md: a file"),
+        ("tiny --resume docs", "docs: none in it"),
     ],
 )
 def test_mistyped_words_are_refused_in_three_lines(
@@ -32,6 +44,31 @@ def test_mistyped_words_are_refused_in_three_lines(
     assert (code, stdout) == (2, "")
     assert message in stderr
     assert stderr.count("\n") == 3 and "mend:  " in stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("side", "variable", "value"),
+    [
+        (torch_side, "WORLD_SIZE", "x"),
+        (torch_side, "WORLD_SIZE", "0"),
+        (torch_side, "RANK", ""),
+        (torch_side, "LOCAL_RANK", "-1"),
+        (jax_side, "JAX_NUM_PROCESSES", "x"),
+        (jax_side, "JAX_NUM_PROCESSES", "0"),
+    ],
+)
+def test_what_a_launcher_tells_must_be_a_number(
+    side: ModuleType,
+    variable: str,
+    value: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv(variable, value)
+    assert side.main(["toy-mlp", "--device", "cpu"]) == 2
+    stderr = capsys.readouterr().err
+    assert f"{variable} is a whole number" in stderr and f"  found: {value!r}" in stderr
+    assert stderr.count("\n") == 3
 
 
 @SIDES

@@ -10,7 +10,7 @@ import pytest
 
 from parity import same_work
 from parity.bench.blocks import alone, calls, check_goes_on, last_launch, last_pass
-from parity.bench.command import _go_on, going_on, is_clear
+from parity.bench.command import go_on, going_on, is_clear
 from parity.bench.contenders import contenders, why_not
 from parity.bench.rows import rows, told
 from parity.options import Bench
@@ -211,13 +211,13 @@ def test_an_interrupted_call_says_which_command_goes_on(typed: str, printed: str
 
 
 def test_an_interrupted_benchmark_of_a_pair_is_not_added_to() -> None:
-    told = going_on("bench my_pair --json a.json --windows 3".split(), None)
+    told = going_on(["bench", "my_pair", "--json", "a.json", "--windows", "3"], None)
     assert told == (
         "parity bench my_pair --windows 3 measures all of it anew: nothing is added to the run of a pair "
         "(--json a.json holds what there is: name another file)"
     )
     held: Any = [SimpleNamespace(ended=SimpleNamespace(how="interrupted"))]
-    (reason,) = _go_on(Path("runs/0002_my_pair"), held, [], ["bench", "my_pair"], is_pair=True)
+    (reason,) = go_on(Path("runs/0002_my_pair"), held, [], ["bench", "my_pair"], is_pair=True)
     assert reason.startswith("no pass was finished; parity bench my_pair measures") and "--into" not in reason
 
 
