@@ -14,7 +14,13 @@ from parity.handoff import Stretch, parse_handoff
 from parity.launch import check_timeout
 from parity.options import Bench, Run, Train, Training
 from parity.pairs import read
-from parity.pairs.problem import from_pair, pair_files, refuse_lost_edits, refuse_lost_state
+from parity.pairs.problem import (
+    from_pair,
+    pair_files,
+    refuse_compiled,
+    refuse_lost_edits,
+    refuse_lost_state,
+)
 from parity.resume import Start, find_start
 from spec import edits as catalogue
 from spec.edits import Edit
@@ -133,9 +139,12 @@ def _modes(
 ) -> dict[str, tuple[str, ...]]:
     """The modes of each side, as many and such as the command takes."""
     modes = parse_modes(options.mode, device)
-    if pair and isinstance(pair.pair.optimizer, OwnOptimizer) and options.mode == "auto":
-        # Nobody asked for a capture, which refuses optimizers that count or schedule on the host.
-        modes["torch"] = ("eager",)
+    if pair and isinstance(pair.pair.optimizer, OwnOptimizer):
+        if options.mode == "auto":
+            # Nobody asked for a capture, which refuses optimizers that count or schedule on the host.
+            modes["torch"] = ("eager",)
+        if "torch" in backends:
+            refuse_compiled(modes["torch"], device)
     if not isinstance(options, Bench) and any(len(own) > 1 for own in modes.values()):
         raise RuleError("A run has one mode a side.", f"--mode {options.mode}", "parity bench takes several")
     baselines = [mode for side in backends for mode in modes[side] if mode.startswith("baseline:")]

@@ -107,6 +107,20 @@ def test_what_nobody_can_save_is_refused_before_anything_starts(
     assert not list(tmp_path.glob("runs/0*"))
 
 
+@pytest.mark.parametrize("command", ["run mine --no-time", "bench mine", "train mine --backend torch"])
+def test_a_mode_that_would_compile_ones_own_optimizer_is_refused_before_anything_starts(
+    parity: Parity, mine: Path, tmp_path: Path, command: str
+) -> None:
+    bring_optimizers(mine, "torch.optim.Adam(named, lr=1e-4)", "optax.adam(1e-4)")
+    stderr = parity(f"{command} --device cpu --mode torch=inductor", code=2).stderr
+    assert stderr.count("nobody knows whether it compiles") == 1
+    assert (
+        "found: --mode torch=inductor, on a pair's own optimizer\n  mend:  take --mode torch=eager\n"
+        in stderr
+    )
+    assert not list(tmp_path.glob("runs/0*"))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("side", ["torch", "jax"])
 def test_one_side_trains_alone(parity: Parity, mine: Path, tmp_path: Path, side: str) -> None:
