@@ -13,6 +13,8 @@ import numpy as np
 from parity.bench.contenders import Contender
 from parity.report.speeds import HostModel
 
+_LEAST = 2
+"""Declared batches at which a contender was measured: one point is no more the host's than the device's."""
 _TIE = 1e-9
 """Of models that fit equally well the first is kept, which is the one with fewer points of the host's."""
 
@@ -21,7 +23,7 @@ Times = Mapping[int, float]
 
 
 def fit(observed: Mapping[Contender, Times], declared: Sequence[int]) -> list[HostModel]:
-    """The model of each side, fitted on the declared batches that were measured.
+    """The model of each side, fitted on the declared batches that were measured; see `has_model`.
 
     Of a contender's points the smaller batches are taken to be the host's and the rest the device's; every
     such division is tried, and the one with the least squared logarithmic error is kept.
@@ -38,6 +40,11 @@ def fit(observed: Mapping[Contender, Times], declared: Sequence[int]) -> list[Ho
         )
         for side in sides
     ]
+
+
+def has_model(times: Times, declared: Sequence[int]) -> bool:
+    """Whether a contender was measured at enough of the declared batches for a model of it."""
+    return sum(batch in declared for batch in times) >= _LEAST
 
 
 def predict(model: HostModel, mode: str, batch: float) -> float | None:
@@ -60,9 +67,10 @@ def bend(model: HostModel, mode: str) -> float | None:
 
 def _fit_side(side: str, curves: Mapping[str, Times]) -> HostModel:
     best, least = None, math.inf
-    for model in _candidates(side, curves):
+    usable = {mode: times for mode, times in curves.items() if len(times) >= _LEAST}
+    for model in _candidates(side, usable):
         error = 0.0
-        for mode, times in curves.items():
+        for mode, times in usable.items():
             for batch, time_ms in times.items():
                 predicted = predict(model, mode, batch)
                 error += math.inf if predicted is None else math.log(predicted / time_ms) ** 2
@@ -74,24 +82,32 @@ def _fit_side(side: str, curves: Mapping[str, Times]) -> HostModel:
             host_ms=dict.fromkeys(curves),
             device_ms=None,
             device_ms_per_row=None,
-            reason="no declared batch was measured",
+            reason=_too_few(curves),
         )
     best.reason = _reason(best, curves)
+    best.host_ms = dict.fromkeys(curves) | best.host_ms
     return best
 
 
 def _reason(model: HostModel, curves: Mapping[str, Times]) -> str:
-    if model.device_ms is None:
-        return "no declared point that was measured grows with the batch: the device never shows"
-    hidden = [mode for mode, host in model.host_ms.items() if host is None and curves[mode]]
-    unknown = [mode for mode, times in curves.items() if not times]
     reasons = []
-    if hidden:
+    if model.device_ms is None:
+        reasons.append("no declared point that was measured grows with the batch: the device never shows")
+    if hidden := [mode for mode, host in model.host_ms.items() if host is None]:
         reasons.append(
             f"every declared point measured of {', '.join(hidden)} grows with the batch: its host never shows"
         )
-    if unknown:
-        reasons.append(f"no declared batch of {', '.join(unknown)} was measured")
+    if too_few := _too_few(curves):
+        reasons.append(too_few)
+    return "; ".join(reasons)
+
+
+def _too_few(curves: Mapping[str, Times]) -> str:
+    """Of which contenders there is no model, and why."""
+    reasons = []
+    for number, words in enumerate(("no declared batch", "one declared batch alone")):
+        if modes := [mode for mode, times in curves.items() if len(times) == number]:
+            reasons.append(f"{words} of {', '.join(modes)} was measured, and a model needs {_LEAST}")
     return "; ".join(reasons)
 
 

@@ -141,12 +141,19 @@ def results(axis: Axis, folder: Path, calls: Sequence[Call], device: str) -> Swe
         contender: {batch: passes for (who, batch), (_, passes) in chosen.items() if who == contender}
         for contender in dict.fromkeys(contender for contender, _ in chosen)
     }
-    models = host_model.fit(
-        {who: {batch: _median(passes) for batch, passes in own.items()} for who, own in observed.items()},
-        axis.fitted,
-    )
+    medians = {
+        who: {batch: _median(passes) for batch, passes in own.items()} for who, own in observed.items()
+    }
+    models = host_model.fit(medians, axis.fitted)
     points = [
-        _point(contender, batch, number, passes, axis, models)
+        _point(
+            contender,
+            batch,
+            number,
+            passes,
+            axis,
+            models if host_model.has_model(medians[contender], axis.fitted) else (),
+        )
         for (contender, batch), (number, passes) in chosen.items()
     ]
     predicted = [point for point in points if not point.fitted and point.error is not None]
@@ -194,14 +201,14 @@ def _point(
     side, mode = contender
     found = spread([sample for one in passes for sample in one.step_ms])
     assert found is not None, "a finished pass has windows"
-    predicted = host_model.predict(next(model for model in models if model.side == side), mode, batch)
+    predicted = next((host_model.predict(one, mode, batch) for one in models if one.side == side), None)
     return SweepPoint(
         side=side,
         mode=mode,
         batch=batch,
         invocation=number,
         step_ms=found,
-        fitted=batch in axis.fitted,
+        fitted=batch in axis.fitted and predicted is not None,
         predicted_ms=predicted,
         error=None if predicted is None else predicted / found.median - 1,
     )

@@ -122,13 +122,20 @@ def _sweep(sweep: Sweep) -> Table:
     contenders = list(dict.fromkeys((point.side, point.mode) for point in sweep.points))
     found = {(point.side, point.mode, point.batch): point for point in sweep.points}
     heads = ["batch", *(f"{side} {mode}" for side, mode in contenders), "model"]
-    measured = {point.batch for point in sweep.points}
     lines = []
     for batch in sweep.batches:
         cells = [_point(found.get((side, mode, batch))) for side, mode in contenders]
-        part = "fitted on" if batch in sweep.fitted else "predicts"
-        lines.append([str(batch), *cells, part if batch in measured else "not measured"])
+        lines.append([str(batch), *cells, _part([point for point in sweep.points if point.batch == batch])])
     return heads, lines
+
+
+def _part(points: list[SweepPoint]) -> str:
+    """What a batch is to the model."""
+    if not points:
+        return "not measured"
+    if any(point.fitted for point in points):
+        return "fitted on"
+    return "predicts" if any(point.predicted_ms is not None for point in points) else "no model"
 
 
 def _point(point: SweepPoint | None) -> str:
@@ -189,7 +196,10 @@ def fitted_on(sweep: Sweep) -> Iterator[str]:
     fitted = [point for point in sweep.points if point.fitted]
     on = sorted({point.batch for point in fitted})
     if not on:
-        yield "no model: none of the batches that it is fitted on was measured"
+        why = "none of the batches that it is fitted on was measured"
+        if any(point.batch in sweep.fitted for point in sweep.points):
+            why = f"nobody was measured at two of {_and(sweep.fitted)}, the batches that it is fitted on"
+        yield f"no model: {why}"
         return
     yield f"fitted on batches {', '.join(map(str, on))}"
     if missing := [batch for batch in sweep.fitted if batch not in on]:
@@ -204,14 +214,20 @@ def predicted(sweep: Sweep) -> str:
     """How many points lie where the model said."""
     within, total = sweep.within
     if not total:
-        rest = [batch for batch in sweep.batches if batch not in sweep.fitted]
-        why = "none of the others was measured" if rest else "every batch is one that the model is fitted on"
-        return f"nothing is predicted: {why}"
+        return f"nothing is predicted: {_unpredicted(sweep)}"
     worst = max((point for point in sweep.points if not point.fitted and point.error is not None), key=_miss)
     return (
         f"predicted within {100 * sweep.target:.0f} %: {within} of {total} points; the worst is "
         f"{worst.side} {worst.mode} at batch {worst.batch}, off by {100 * (worst.error or 0):+.1f} %"
     )
+
+
+def _unpredicted(sweep: Sweep) -> str:
+    if set(sweep.batches) > set(sweep.fitted):
+        others = any(point.batch not in sweep.fitted for point in sweep.points)
+        return "who was measured at the others has no model" if others else "none of the others was measured"
+    on = {point.batch for point in sweep.points if point.fitted}
+    return f"every batch is one that the model {'is' if on == set(sweep.fitted) else 'was to be'} fitted on"
 
 
 def _miss(point: SweepPoint) -> float:

@@ -315,6 +315,38 @@ def test_a_model_names_who_was_not_measured_where_others_were(tmp_path: Path, pl
     assert "no model: none of the batches that it is fitted on was measured" in text
 
 
+def test_one_measured_batch_makes_no_model(tmp_path: Path, plan: Plan) -> None:
+    text = broken_off(tmp_path, plan, jax=[], torch=[1])
+    assert text.startswith("1 no model\n2 not measured\n")
+    assert "no model: nobody was measured at two of 1, 2, 8 and 16, the batches that" in text
+    assert "never shows" not in text and "predicted" not in text and "host" not in text
+    (model,) = host_model.fit({EAGER: {1: 1.145}}, DECLARED)
+    assert (model.host_ms, model.device_ms, model.device_ms_per_row) == ({"eager": None}, None, None)
+    assert model.reason == "one declared batch alone of eager was measured, and a model needs 2"
+
+
+def test_who_has_one_batch_has_no_model_beside_one_who_has_more(tmp_path: Path, plan: Plan) -> None:
+    text = broken_off(tmp_path, plan, jax=[1, 4], torch=[1, 2, 4])
+    assert text.startswith("1 fitted on\n2 fitted on\n4 predicts\n8 not")
+    assert "of jax jit on none of them" in text and "one declared batch alone of jit was measured" in text
+    assert "1 of 1 points; the worst is torch eager at batch 4" in text
+    axis = sweep.parse("batch=1..16", plan)
+    assert axis is not None
+    for point in sweep.results(axis, tmp_path, calls(tmp_path), "cpu").points:
+        assert (point.predicted_ms is None) == (point.side == "jax")
+
+
+def test_a_sweep_of_declared_batches_alone_does_not_claim_those_not_measured(
+    tmp_path: Path, plan: Plan
+) -> None:
+    axis = sweep.parse("batch=1..8", plan)
+    assert axis is not None and axis.fitted == axis.batches
+    swept(run_folder(tmp_path, sweep=axis.declared()), [1, 2])
+    text = "\n".join(bench_table.notes(result_of(sweep.results(axis, tmp_path, calls(tmp_path), "cpu"))))
+    assert "it was to be fitted on 4 and 8 too, not measured" in text
+    assert "nothing is predicted: every batch is one that the model was to be fitted on" in text
+
+
 def test_a_crossing_of_a_part_says_of_which() -> None:
     (found,) = crossing.find("torch", "jax", curve(1.0, 3.0, 0.01, [1, 2, 4]))
     assert found.batches == [1, 2, 4]

@@ -146,13 +146,15 @@ def _models(sweep: Sweep, contenders: Sequence[Contender]) -> Iterator[Modelled]
     for side, mode in contenders:
         if (model := models.get(side)) is None:
             continue
+        own = [point for point in sweep.points if (point.side, point.mode) == (side, mode)]
+        if all(point.predicted_ms is None for point in own):
+            # The side's device may be known of others.
+            model = HostModel(
+                side=side, host_ms={}, device_ms=None, device_ms_per_row=None, reason=model.reason
+            )
         host, per_row = model.host_ms.get(mode), model.device_ms_per_row
         bend = host_model.bend(model, mode)
-        errors = [
-            abs(point.error)
-            for point in sweep.points
-            if (point.side, point.mode) == (side, mode) and not point.fitted and point.error is not None
-        ]
+        errors = [abs(point.error) for point in own if not point.fitted and point.error is not None]
         good = sum(error <= sweep.target for error in errors)
         yield Modelled(
             side=side,
@@ -233,7 +235,7 @@ def _line(sweep: Sweep, who: Contender, number: int, of_side: int) -> chart.Line
 def _curve(model: HostModel | None, mode: str, own: Sequence[SweepPoint]) -> tuple[tuple[float, float], ...]:
     """The model between the least and the largest batch that were measured, through its bend."""
     low, high = min(point.batch for point in own), max(point.batch for point in own)
-    if model is None or host_model.predict(model, mode, low) is None or low == high:
+    if model is None or all(point.predicted_ms is None for point in own) or low == high:
         return ()
     batches = [low * (high / low) ** (step / _STEPS) for step in range(_STEPS + 1)]
     bend = host_model.bend(model, mode)
