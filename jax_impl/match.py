@@ -5,6 +5,7 @@ those weights into this side's model; the right one gives the same loss and grad
 file, or decide what is likely; `spec.mapping` does.
 """
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,9 @@ from spec.description import DESCRIPTION, VALUES, Described, Description
 from spec.mapping import user_map
 from spec.mapping.links import Link
 from spec.mapping.propose import propose
-from spec.mapping.search import Agreement, Found, search
+from spec.mapping.search import Agreement, Found, most_candidates, search
 from spec.pairs import probe as probing
-from spec.pairs.match import Match, trained_alone
+from spec.pairs.match import NOT_FINITE, Match, trained_alone
 from spec.precision import Profile
 from spec.weights import Tensors, load_tensors
 from spec.workloads.pair import PairFiles
@@ -110,23 +111,29 @@ def match(described: Path, files: PairFiles, own: Description, probe: Probe) -> 
             ),
             reasons=("no map was proven, since tensors have no counterpart",),
         )
-    grads = _phase(theirs, "grad")
+    grads, losses = _phase(theirs, "grad"), {"torch": torch.loss_sum}
 
     def evaluate(links: tuple[Link, ...]) -> Agreement:
         asked = _at_their_weights(probe, links, theirs)
+        losses["jax"] = asked.loss_sum
         size = max(abs(torch.loss_sum), abs(asked.loss_sum))
         apart = abs(asked.loss_sum - torch.loss_sum) / size if size else 0.0
         ours = _phase(state.export(probe.arena, ["m"]), "m")
         # A frozen parameter has no gradient in torch.
         return Agreement(loss=apart, gradients=probing.distances(grads, ours))
 
-    settled = search(params, evaluate)
+    most = most_candidates(sum(math.prod(row.shape) for row in torch.parameters))
+    # Where the loss is not finite, no candidate can be nearer than the first.
+    settled = search(params, evaluate, most if math.isfinite(torch.loss_sum) else 1)
     evaluate(settled.links)
+    not_finite = tuple(side for side, loss in losses.items() if not math.isfinite(loss))
     ours = _phase(state.export(probe.arena, ["m"]), "m")
     kept, lost = _match_buffers(torch, own, of_buffers, theirs, probe)
     probe.restore()
     return replace(
         _told(settled),
+        not_finite=not_finite,
+        untried=0 if not_finite else settled.untried,
         links=(*settled.links, *kept),
         precision=torch.precision,
         paths=_paths(own),
@@ -174,7 +181,7 @@ def _told(settled: Found) -> Match:
         proven=agreement.holds,
         loss_apart=agreement.loss,
         worst_gradient=name,
-        gradient_apart=min(apart, 1e300),
+        gradient_apart=apart if apart < NOT_FINITE else NOT_FINITE,
     )
 
 

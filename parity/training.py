@@ -86,14 +86,16 @@ def _result(
     passes = assemble.run_passes(held)
     judged, handoff = _judged(passes, assemble.handed_off(held), measured)
     numerics = gravest(judged) if judged else None
-    found, verdict = _verdict(code, numerics, settled)
-    told = [*settled.refusals, *reasons(judged), *settled.notes]
+    found, said = verdict(code, numerics, settled)
+    first = [settled.doubt] if settled.doubt and said == "INCONCLUSIVE" else []
+    # Each once: a doubt is among the notes too.
+    told = list(dict.fromkeys([*first, *settled.refusals, *reasons(judged), *settled.notes]))
     speed, launches = assemble.speed(held), assemble.launches(held)
     now = time.monotonic()
     return Result(
         schema_version=SCHEMA_VERSION,
         command=command,  # type: ignore[arg-type]
-        verdict=verdict,
+        verdict=said,
         exit_code=int(found),
         reasons=[message] if message else told,
         runs=[assemble.run_ref(folder, plan)],
@@ -138,7 +140,7 @@ def _unmeasured(
     return missing
 
 
-def _verdict(code: ExitCode, numerics: Numerics | None, settled: Settled) -> tuple[ExitCode, Verdict | None]:
+def verdict(code: ExitCode, numerics: Numerics | None, settled: Settled) -> tuple[ExitCode, Verdict | None]:
     """A failed launch outweighs what the finished ones show."""
     if code:
         return code, "FAILED"
@@ -146,4 +148,7 @@ def _verdict(code: ExitCode, numerics: Numerics | None, settled: Settled) -> tup
         return ExitCode.NOT_COMPARABLE, "NOT_COMPARABLE"
     if numerics is None:
         return ExitCode.SAME, None
+    if numerics.verdict == "DIFFERENT" and settled.doubt:
+        # Other weights in a right port differ as a mistake does.
+        return ExitCode.INCONCLUSIVE, "INCONCLUSIVE"
     return EXIT_CODES[numerics.verdict], numerics.verdict

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from parity.report.result import PairRecord
 from spec.mapping.links import Link, Part, part_shape
-from spec.pairs.match import Match
+from spec.pairs.match import NOT_FINITE, Match
 
 _ROUNDING = 1e-9
 """What rounding leaves between two models in float64 at most. A gradient that is nothing but rounding is held
@@ -41,9 +41,18 @@ def pair_record(folder: str, init: str, match: Match | None) -> PairRecord:
         settled=list(match.settled),
         loss_rel=match.loss_apart if computed else None,
         worst_gradient=match.worst_gradient or None,
-        gradient_rel=match.gradient_apart if computed else None,
-        reasons={} if computed else {"proven": "; ".join(match.reasons)},
+        gradient_rel=match.gradient_apart if computed and match.gradient_apart < NOT_FINITE else None,
+        reasons=_reasons(match),
     )
+
+
+def _reasons(match: Match) -> dict[str, str]:
+    """Why something of the record is null."""
+    if not match.tried:
+        return {"proven": "; ".join(match.reasons)}
+    if match.gradient_apart >= NOT_FINITE:
+        return {"gradient_rel": "the gradients are not finite"}
+    return {}
 
 
 def describe_link(link: Link, paths: dict[str, str]) -> str:
@@ -73,9 +82,21 @@ def refusals(match: Match) -> list[str]:
     return [*lacking, *match.ties, *match.trained_alone]
 
 
+def doubt(match: Match) -> str:
+    """Why a difference may be the map's own: candidates were left untried. Empty where nothing is doubted."""
+    if match.proven or not match.untried:
+        return ""
+    open_yet = f", open are {'; '.join(match.settled)}" if match.settled else ""
+    return (
+        f"map: not proven, so a difference may come from wrong links: the search ended at its limit of "
+        f"{match.tried} candidates, {match.untried} more were not tried{open_yet}; say in pair.py which "
+        f'tensors correspond, map=(("TORCH NAME", "JAX NAME"), ...), and what you leave out is still found'
+    )
+
+
 def notes(match: Match) -> Iterator[str]:
     """What a reader of the verdict should know of the map."""
-    if match.settled:
+    if match.settled and match.proven:
         yield f"map: settled by gradients, after {match.tried} candidates: {'; '.join(match.settled)}"
     if match.proven:
         yield (
@@ -83,12 +104,23 @@ def notes(match: Match) -> Iterator[str]:
             f"{match.gradient_apart:.1e} at most"
         )
         yield from _apart(match)
+    elif match.not_finite:
+        yield (
+            f"map: not proven: the first batch's loss is not finite in {' and '.join(match.not_finite)}, "
+            f"before training, so no gradients could be compared; names and shapes alone chose the links"
+        )
     elif match.tried:
+        if match.untried:
+            yield doubt(match)
         yield (
             f"map: not proven, no candidate of {match.tried} makes the gradients agree; the likeliest was "
             f"taken (loss {match.loss_apart:.1e} apart, gradient of {match.worst_gradient} "
-            f"{match.gradient_apart:.1e})"
+            f"{_size(match.gradient_apart)})"
         )
+
+
+def _size(apart: float) -> str:
+    return f"{apart:.1e}" if apart < NOT_FINITE else "not finite"
 
 
 def _apart(match: Match) -> Iterator[str]:

@@ -53,6 +53,11 @@ class Settled:
         return [*(record.refusals(self.match) if self.match else ()), *self.first_values]
 
     @property
+    def doubt(self) -> str:
+        """Why a difference need not be one of the models; empty where nothing is doubted."""
+        return record.doubt(self.match) if self.match else ""
+
+    @property
     def notes(self) -> list[str]:
         """What a reader of the verdict should know."""
         own = isinstance(self.plan.spec.problem.optimizer, OwnOptimizer)

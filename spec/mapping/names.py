@@ -65,10 +65,22 @@ def leaf(path: str) -> str:
 def distance(one: str, other: str) -> float:
     """0 for the same words, 1 for none in common; the last word counts as much as the rest."""
     a, b = words(one), words(other)
+    a, b = _joined(a, b), _joined(b, a)
     shared = sum(min(a.count(word), b.count(word)) for word in set(a))
     whole = 1 - 2 * shared / max(1, len(a) + len(b))
     last = float(a[-1:] != b[-1:])
     return (whole + last) / 2
+
+
+def _joined(own: list[str], other: list[str]) -> list[str]:
+    """Words with neighbours made one where the other path has them as one: `cell.i.r` beside `cell.ir`."""
+    made: list[str] = []
+    for word in own:
+        if made and made[-1] + word in other and not {made[-1], word} <= set(other):
+            made[-1] += word
+        else:
+            made.append(word)
+    return made
 
 
 def _meaning(word: str) -> str:

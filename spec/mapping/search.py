@@ -4,8 +4,9 @@ Must not: compute a model; a side does, and says how far apart its loss and grad
 """
 
 import heapq
+import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spec.mapping.links import Link, check
 from spec.mapping.propose import Proposal
@@ -15,6 +16,10 @@ AGREE = 1e-3
 conventions, an epsilon say, moves none by this much, and is the judge's to find."""
 
 MOST_CANDIDATES = 200
+MOST_OF_A_SMALL_MODEL = 4000
+"""A candidate of a small model takes milliseconds, and its tensors are often alike: the gates of a cell."""
+_SMALL = 20_000
+"""Elements of a small model."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,13 +56,23 @@ class Found:
     tried: int
     settled: tuple[str, ...]
     """Choices that were not decided as names and shapes alone suggest."""
+    untried: int = 0
+    """Candidates that were left when the search ended without a proof."""
 
 
-def search(proposal: Proposal, evaluate: Callable[[tuple[Link, ...]], Agreement]) -> Found:
+def most_candidates(elements: int) -> int:
+    """How many candidates are tried for a model of so many elements."""
+    return MOST_OF_A_SMALL_MODEL if elements <= _SMALL else MOST_CANDIDATES
+
+
+def search(
+    proposal: Proposal, evaluate: Callable[[tuple[Link, ...]], Agreement], most: int = MOST_CANDIDATES
+) -> Found:
     """The first candidate that is proven; the likeliest of the nearest ones where none is.
 
     Args:
       evaluate: what a side finds under some links, which are one-to-one.
+      most: candidates that are tried at most.
     """
     best: Found | None = None
     for number, chosen in enumerate(_likeliest_first(proposal), start=1):
@@ -69,10 +84,11 @@ def search(proposal: Proposal, evaluate: Callable[[tuple[Link, ...]], Agreement]
                 choice.about for choice, option in zip(proposal.choices, chosen, strict=True) if option
             ]
             best = Found(links=links, agreement=agreement, tried=number, settled=tuple(changed))
-        if agreement.holds or number == MOST_CANDIDATES:
+        if agreement.holds or number == most:
             break
     assert best is not None
-    return Found(links=best.links, agreement=best.agreement, tried=number, settled=best.settled)
+    left = math.prod(len(choice.options) for choice in proposal.choices) - number
+    return replace(best, tried=number, untried=0 if best.agreement.holds else left)
 
 
 def _likeliest_first(proposal: Proposal) -> Iterator[tuple[int, ...]]:

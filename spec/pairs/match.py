@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 from spec.description import Described, Description
 from spec.mapping.links import Link
 
+NOT_FINITE = 1e300
+"""How far apart gradients are of which one is NaN or infinite; JSON has no word for that."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Match:
@@ -24,6 +27,10 @@ class Match:
     """Of those, parameters that the other side holds as a buffer, in words."""
     tried: int = 0
     """Candidates whose loss and gradients were computed."""
+    untried: int = 0
+    """Candidates that were left when the search ended at its limit without a proof."""
+    not_finite: tuple[str, ...] = ()
+    """Sides whose loss of the first batch is NaN or infinite: no candidate can be told from another."""
     settled: tuple[str, ...] = ()
     """What was not as names and shapes suggest, but as the gradients say."""
     proven: bool = False

@@ -307,3 +307,46 @@ def loss(model, batch):
     assert found.proven, found
     paths = linked(found)
     assert paths["norm.running_mean"].endswith("mean") and paths["norm.running_var"].endswith("var")
+
+
+@pytest.mark.slow  # Compiles a probe for many candidates.
+def test_gates_named_by_two_words_are_those_named_by_one(tmp_path) -> None:
+    torch_code = """
+    class Cell(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.i = nn.ModuleDict({k: nn.Linear(3, 8) for k in "rzn"})
+            self.r = nn.ModuleDict({k: nn.Linear(8, 8, bias=k == "n") for k in "rzn"})
+
+        def forward(self, x):
+            s = x.new_zeros(len(x), 8)
+            for y in x.unbind(1):
+                r = torch.sigmoid(self.i["r"](y) + self.r["r"](s))
+                z = torch.sigmoid(self.i["z"](y) + self.r["z"](s))
+                s = (1 - z) * torch.tanh(self.i["n"](y) + r * self.r["n"](s)) + z * s
+            return s
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cell = Cell()
+
+        def forward(self, x):
+            return self.cell(x)
+
+    def build():
+        return Model()
+    """
+    jax_code = """
+    class Model(linen.Module):
+        @linen.compact
+        def __call__(self, x):
+            return linen.RNN(linen.GRUCell(8), name="cell")(x)[:, -1]
+
+    def build():
+        return Model()
+    """
+    found = match(tmp_path, write_sides(tmp_path, torch_code, jax_code), (8, 6, 3), (8, 8))
+    assert found.proven and found.tried < 200 and found.untried == 0
+    partners = {one.torch: found.paths[one.jax].rpartition("GRUCell_0.")[2] for one in found.links}
+    assert partners["cell.r.n.bias"] == "hn.bias" and partners["cell.i.r.bias"] == "ir.bias"

@@ -1,9 +1,15 @@
 """What a result says of a pair's map and its proof."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from parity.pairs.record import notes
-from spec.pairs.match import Match
+from parity.pairs.record import doubt, notes, pair_record
+from parity.pairs.settle import Settled
+from parity.training import verdict
+from spec.errors import ExitCode
+from spec.pairs.match import NOT_FINITE, Match
 
 
 @pytest.mark.parametrize(
@@ -28,6 +34,54 @@ def test_a_proof_that_is_no_rounding_of_float64_says_so(precision: str, apart: f
     first, *more = notes(match)
     assert "proven" in first and len(more) == bool(words)
     assert all(words in note and "blocks.0.n2.weight" in note and f"{apart:.1e}" in note for note in more)
+
+
+def unproven(**changes: Any) -> Match:
+    content: dict[str, Any] = {
+        "tried": 200,
+        "settled": ("partners of cell.i.r.bias, cell.r.n.bias",),
+        "loss_apart": 0.1,
+        "worst_gradient": "cell.i.r.bias",
+        "gradient_apart": 1.5,
+        "precision": "f64",
+    }
+    return Match(links=(), **(content | changes))
+
+
+def test_a_search_that_was_cut_off_says_so_and_how_to_name_links() -> None:
+    match = unproven(untried=3256)
+    first, second = notes(match)
+    assert first == doubt(match) and second.startswith("map: not proven, no candidate of 200")
+    for words in ("limit of 200 candidates", "3256 more were not tried", "cell.r.n.bias", "map=(("):
+        assert words in first
+    assert "settled by gradients" not in first + second
+
+
+def test_what_is_not_proven_is_not_settled() -> None:
+    (only,) = notes(unproven())
+    assert only.startswith("map: not proven") and doubt(unproven()) == ""
+    assert [note for note in notes(unproven(proven=True)) if note.startswith("map: settled by gradients")]
+    assert doubt(unproven(proven=True)) == ""
+
+
+def test_a_first_batch_without_a_finite_loss_is_named_and_no_sentinel() -> None:
+    match = unproven(tried=1, settled=(), not_finite=("torch", "jax"), gradient_apart=NOT_FINITE)
+    (only,) = notes(match)
+    assert "the first batch's loss is not finite in torch and jax" in only and "e+300" not in only
+    record = pair_record("a", "torch", match)
+    assert record.gradient_rel is None and record.reasons == {"gradient_rel": "the gradients are not finite"}
+    (only,) = notes(unproven(gradient_apart=NOT_FINITE))
+    assert "gradient of cell.i.r.bias not finite" in only
+
+
+def test_a_difference_under_a_map_that_is_in_doubt_is_inconclusive() -> None:
+    numerics: Any = SimpleNamespace(verdict="DIFFERENT")
+    plan: Any = SimpleNamespace()
+    for match, found in ((unproven(untried=9), "INCONCLUSIVE"), (unproven(), "DIFFERENT")):
+        assert verdict(ExitCode.SAME, numerics, Settled(plan=plan, match=match))[1] == found
+    numerics.verdict = "SAME"
+    settled = Settled(plan=plan, match=unproven(untried=9))
+    assert verdict(ExitCode.SAME, numerics, settled) == (ExitCode.SAME, "SAME")
 
 
 def test_a_loss_alone_that_is_apart_is_named() -> None:

@@ -1,5 +1,6 @@
 """Links move every element once and back; layouts and partners are found, and search settles what is open."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +16,7 @@ from spec.mapping.layouts import layouts
 from spec.mapping.links import Link, Part, check, jax_table, to_jax, to_torch
 from spec.mapping.names import distance
 from spec.mapping.propose import propose
-from spec.mapping.search import Agreement, search
+from spec.mapping.search import MOST_CANDIDATES, Agreement, most_candidates, search
 from spec.params import ParamSpec
 
 
@@ -209,6 +210,29 @@ def test_where_nothing_holds_the_likeliest_is_kept() -> None:
     proposal = propose([tensor("a.weight", 4, 4)], [tensor("a.kernel", 4, 4)])
     found = search(proposal, lambda links: Agreement(loss=0.5, gradients={"a.weight": 0.7}))
     assert not found.agreement.holds and found.links[0].axes == (1, 0)
+
+
+def test_what_the_limit_left_untried_is_counted() -> None:
+    rows = [tensor(f"{name}.weight", 4, 4) for name in "abc"]
+    proposal = propose(rows, [tensor(f"{name}.kernel", 4, 4) for name in "xyz"])
+    everything = math.prod(len(choice.options) for choice in proposal.choices)
+    never = Agreement(loss=0.5, gradients={"a.weight": 0.7})
+    found = search(proposal, lambda links: never, most=5)
+    assert (found.tried, found.untried) == (5, everything - 5) and everything > 6
+    found = search(proposal, lambda links: never, most=everything)
+    assert (found.tried, found.untried) == (everything, 0)
+    assert search(proposal, lambda links: Agreement(loss=0.0, gradients={}), most=5).untried == 0
+
+
+def test_a_small_model_is_searched_longer() -> None:
+    assert most_candidates(500) > most_candidates(10**6) == MOST_CANDIDATES
+
+
+def test_words_apart_are_as_near_as_words_in_one() -> None:
+    for gate in "rzn":
+        others = [f"cell.i{one}.kernel" for one in "rzn"] + [f"cell.h{one}.kernel" for one in "rzn"]
+        near = [one for one in others if distance(f"cell.i.{gate}.weight", one) == 0]
+        assert near == [f"cell.i{gate}.kernel"]
 
 
 def test_the_users_own_entries_stand() -> None:
