@@ -33,6 +33,7 @@ from tests.parity.page_runs import (
     one_side,
     other_gradients,
     same,
+    save,
     swept,
     traced,
 )
@@ -134,6 +135,47 @@ def test_the_seeds_of_an_equivalence_are_shown_against_the_margin(tmp_path: Path
 def test_a_failed_run_shows_the_last_words_of_its_side(tmp_path: Path) -> None:
     read = drawn(failed(tmp_path))
     assert "out of memory <here>" in read.text and "launches/002_jax.log" in read.text
+
+
+def test_several_interruptions_have_one_heading_and_each_its_place(tmp_path: Path) -> None:
+    launches = [
+        msgspec.structs.replace(
+            failed_launch(), ended="interrupted", message=f"torch in {number} was interrupted", log_tail=[]
+        )
+        for number in ("001_time", "005_time", "009_time")
+    ]
+    read = drawn(save(tmp_path, verdict="FAILED", exit_code=6, launches=launches))
+    assert read.words.count("Where it was interrupted") == 1
+    assert all(launch.message in read.words for launch in launches)
+    assert "It left no words" not in read.text and "What went wrong" not in read.text
+
+
+def test_nothing_stands_without_a_word_behind_it(tmp_path: Path) -> None:
+    folder = judged(tmp_path)
+    content = json.loads((folder / "result.json").read_text())
+    content["added"] = {"unmatched": {"torch": [], "jax": []}, "links": ["a <-> b"]}
+    content["against"] = {
+        "folder": "runs/0001_toy-mlp",
+        "same_host": True,
+        "differences": [],
+        "unmeasured": {},
+        "changes": [
+            {
+                "side": "torch", "mode": "eager", "batch": 8, "figure": "step_ms.median",
+                "before": 2.0, "now": 1.0, "limit": None,
+                "ratio": {"median": 0.5, "ci95": [0.4, 0.6], "passes": [0.5], "verdict": "FASTER"},
+                "beyond_limit": False, "beyond_noise": True, "failed": False,
+            }
+        ],
+    }  # fmt: skip
+    (folder / "result.json").write_text(json.dumps(content))
+    read = drawn(folder)
+    at = read.words.index("unmatched")
+    assert read.words[at + 1] == "none" and "empty" not in read.words
+    at = read.words.index("changes")
+    assert read.words[at + 1 : at + 6] == ["figure", "saved", "now", "now / saved", "limit"]
+    equal = read.words.index("learning rate")
+    assert read.words[equal + 1 : equal + 4] == ["0", "\u2013", "equal bits"]
 
 
 def test_a_cell_is_the_share_of_its_bound_that_is_used(tmp_path: Path) -> None:

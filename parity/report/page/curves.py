@@ -141,7 +141,7 @@ def _rows(pair: Numerics) -> Iterator[Row]:
                 pair=" and ".join(pair.pair),
                 quantity=name,
                 difference=number(curve.max_rel),
-                step=str(curve.at_step) if curve.max_rel or curve.max_rel is None else "",
+                step=str(curve.at_step) if curve.max_rel or curve.max_rel is None else "\u2013",
                 tolerance=f"{_allowed(curve)}{source}" if curve.tolerance else "equal bits",
                 reason=curve.tolerance_reason,
             )

@@ -14,6 +14,7 @@ import msgspec
 from markupsafe import Markup
 
 from parity import folders
+from parity.report import against_lines
 from parity.report.page import (
     capture,
     causes,
@@ -94,9 +95,18 @@ def render(result: Result, raw: dict[str, Any], folder: RunFolder) -> str:
             **sections,
             capture=capture.section(result, folder),
             conditions=conditions.section(result, folder),
-            blocks=_blocks(raw),
+            blocks=_blocks(raw | _against(result, raw)),
         )
     )
+
+
+def _against(result: Result, raw: dict[str, Any]) -> dict[str, Any]:
+    """The comparison with a saved run, its figures a line each as on the console."""
+    if result.against is None:
+        return {}
+    heads = ("figure", "saved", "now", "now / saved", "limit")
+    lines = [dict(zip(heads, line, strict=True)) for line in against_lines.lines(result.against)]
+    return {"against": raw["against"] | {"changes": lines}}
 
 
 def _blocks(raw: dict[str, Any]) -> list[tuple[str, str, Any]]:
