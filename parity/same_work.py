@@ -4,10 +4,11 @@ Must not: look at times, devices or versions.
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from spec import codec
+from spec.errors import few
 from spec.run import Problem, RunSpec
 
 
@@ -43,6 +44,25 @@ def differences(a: RunSpec, b: RunSpec, *, any_steps: bool) -> list[str]:
     return found
 
 
+def tables_apart(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) -> str:
+    """What differs of two parameter tables as JSON has them: how many there are, and names of a few."""
+    rows_a, rows_b = ({row["name"]: row for row in table} for table in (a, b))
+    shared = [name for name in rows_a if name in rows_b]
+    unequal = [
+        f"{name}: {field} {rows_a[name].get(field)}/{rows_b[name].get(field)}"
+        for name in shared
+        for field in rows_a[name]
+        if rows_a[name].get(field) != rows_b[name].get(field)
+    ]
+    parts = [
+        ("only the first has", [name for name in rows_a if name not in rows_b]),
+        ("only the second has", [name for name in rows_b if name not in rows_a]),
+        ("unequal are", unequal),
+    ]
+    told = [f"{words} {few(names, most=3, between=', ')}" for words, names in parts if names]
+    return "; ".join([f"{len(a)}/{len(b)} tensors", *(told or ["in another order"])])
+
+
 def _reduced(problem: Problem, any_steps: bool) -> Problem:
     alike = dataclasses.replace(problem, global_batch=problem.micro_batches)
     if not any_steps:
@@ -62,5 +82,7 @@ def _unequal(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[tuple[str, 
             yield from _unequal(one, other)
         elif name == "path" and (one is None) != (other is None):
             yield "data", "/".join("its own" if path is None else str(path) for path in (one, other))
+        elif one != other and name == "parameters":
+            yield name, tables_apart(one or (), other or ())
         elif one != other and name not in ("global_batch", "path"):
             yield name, f"{one}/{other}"

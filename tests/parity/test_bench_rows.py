@@ -23,7 +23,10 @@ from parity.report.page.speed import timed
 from parity.report.rows import speed_phrase
 from parity.report.speeds import Ratio
 from spec.errors import RuleError
-from spec.presets import run_spec
+from spec.params import ParamSpec
+from spec.presets import preset, run_spec
+from spec.run import DataSpec, Execution, RunSpec
+from spec.workloads.pair import PairSizes
 from tests.parity.timed import ENVIRONMENT, block, called, run_folder, time_pass
 
 EAGER, STOCK, COMPILE, JIT = (
@@ -233,6 +236,24 @@ def test_data_of_ones_own_set_two_problems_apart() -> None:
         problem=dataclasses.replace(own.problem, data=dataclasses.replace(own.problem.data, path="/a.txt")),
     )
     assert same_work.differences(own, given, any_steps=True) == ["data its own//a.txt"]
+
+
+def test_two_parameter_tables_are_told_apart_by_what_differs() -> None:
+    rows = [ParamSpec(name=name, shape=(2,), init="zeros") for name in "abcdefg"]
+
+    def told(*parameters: ParamSpec) -> str:
+        sizes = [PairSizes(pair="mine", parameters=table) for table in (tuple(rows), parameters)]
+        batches, toy = DataSpec(kind="folder", path="batches"), preset("toy-mlp").problem
+        problems = [dataclasses.replace(toy, workload="pair", sizes=one, data=batches) for one in sizes]
+        (found,) = same_work.differences(
+            *(RunSpec(name="mine", problem=one, execution=Execution()) for one in problems), any_steps=True
+        )
+        return found
+
+    assert told(*rows[:1]) == "parameters 7/1 tensors; only the first has b, c, d and 3 more"
+    wider = dataclasses.replace(rows[0], shape=(3,))
+    assert told(wider, *rows[1:]) == "parameters 7/7 tensors; unequal are a: shape [2]/[3]"
+    assert told(*rows[::-1]) == "parameters 7/7 tensors; in another order"
 
 
 def test_a_run_that_is_no_benchmark_is_refused(tmp_path: Path, plan: Plan) -> None:
