@@ -24,7 +24,7 @@ from spec.data.batches import Batch
 from spec.description import DESCRIPTION, VALUES, Described, Description
 from spec.mapping import user_map
 from spec.mapping.links import Link
-from spec.mapping.propose import propose
+from spec.mapping.propose import Proposal, propose
 from spec.mapping.search import Agreement, Found, most_candidates, search
 from spec.pairs import probe as probing
 from spec.pairs.match import NOT_FINITE, Match, trained_alone
@@ -92,25 +92,7 @@ def match(described: Path, files: PairFiles, own: Description, probe: Probe) -> 
     of_params, of_buffers = user_map.complete(files.links, torch, own)
     params = propose(torch.parameters, own.parameters, of_params)
     if params.unmatched_torch or params.unmatched_jax:
-
-        def ask(links: tuple[Link, ...], weights: Tensors) -> tuple[float, Tensors]:
-            asked = _at_their_weights(probe, links, weights)
-            return asked.loss_sum, _phase(state.export(probe.arena, ["m"]), "m")
-
-        explained = ties.told(torch, own, of_params, theirs, ask)
-        probe.restore()
-        return Match(
-            links=params.links((0,) * len(params.choices)),
-            paths=_paths(own),
-            unmatched_torch=_named(params.unmatched_torch),
-            unmatched_jax=_named(params.unmatched_jax),
-            ties=explained,
-            trained_alone=(
-                *trained_alone(params.unmatched_torch, "torch", own),
-                *trained_alone(params.unmatched_jax, "jax", torch),
-            ),
-            reasons=("no map was proven, since tensors have no counterpart",),
-        )
+        return _unmatched(params, of_params, torch, own, theirs, probe)
     grads, losses = _phase(theirs, "grad"), {"torch": torch.loss_sum}
 
     def evaluate(links: tuple[Link, ...]) -> Agreement:
@@ -140,6 +122,36 @@ def match(described: Path, files: PairFiles, own: Description, probe: Probe) -> 
         unmatched_torch=_named(lost[0]),
         unmatched_jax=_named(lost[1]),
         zero_gradients=probing.zero_rows(grads, ours) if torch.precision == "f64" else {},
+    )
+
+
+def _unmatched(
+    params: Proposal,
+    given: user_map.Given,
+    torch: Description,
+    own: Description,
+    theirs: Tensors,
+    probe: Probe,
+) -> Match:
+    """What is known where tensors have no counterpart."""
+
+    def ask(links: tuple[Link, ...], weights: Tensors) -> tuple[float, Tensors]:
+        asked = _at_their_weights(probe, links, weights)
+        return asked.loss_sum, _phase(state.export(probe.arena, ["m"]), "m")
+
+    explained = ties.told(torch, own, given, theirs, ask)
+    probe.restore()
+    return Match(
+        links=params.links((0,) * len(params.choices)),
+        paths=_paths(own),
+        unmatched_torch=_named(params.unmatched_torch),
+        unmatched_jax=_named(params.unmatched_jax),
+        ties=explained,
+        trained_alone=(
+            *trained_alone(params.unmatched_torch, "torch", own),
+            *trained_alone(params.unmatched_jax, "jax", torch),
+        ),
+        reasons=("no map was proven, since tensors have no counterpart",),
     )
 
 
