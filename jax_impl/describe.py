@@ -5,6 +5,7 @@ Where the torch side described itself before, this side's tensors are matched wi
 take a step. Counterpart: `torch_impl/describe.py`.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,7 @@ def describe(job: Job, ranks: Ranks) -> None:
         parameters=_described(module, arena, initial, None),
         buffers=_described(module, arena, before, held(arena, "buffer")),
         ties=tuple(tuple(group) for group in arena.ties),
-        loss_sum=asked.loss_sum,
+        loss_sum=asked.loss_sum if math.isfinite(asked.loss_sum) else None,
         loss_dtype=asked.loss_dtype,
         count=asked.count,
         precision=problem.precision,

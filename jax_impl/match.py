@@ -6,6 +6,7 @@ file, or decide what is likely; `spec.mapping` does.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -93,23 +94,24 @@ def match(described: Path, files: PairFiles, own: Description, probe: Probe) -> 
     params = propose(torch.parameters, own.parameters, of_params)
     if params.unmatched_torch or params.unmatched_jax:
         return _unmatched(params, of_params, torch, own, theirs, probe)
-    grads, losses = _phase(theirs, "grad"), {"torch": torch.loss_sum}
+    grads = _phase(theirs, "grad")
+    wanted = math.nan if torch.loss_sum is None else torch.loss_sum
 
     def evaluate(links: tuple[Link, ...]) -> Agreement:
         asked = _at_their_weights(probe, links, theirs)
-        losses["jax"] = asked.loss_sum
-        size = max(abs(torch.loss_sum), abs(asked.loss_sum))
-        apart = abs(asked.loss_sum - torch.loss_sum) / size if size else 0.0
+        size = max(abs(wanted), abs(asked.loss_sum))
+        apart = abs(asked.loss_sum - wanted) / size if size else 0.0
+        apart = apart if math.isfinite(apart) else math.inf
         ours = _phase(state.export(probe.arena, ["m"]), "m")
         # A frozen parameter has no gradient in torch.
         return Agreement(loss=apart, gradients=probing.distances(grads, ours))
 
     most = most_candidates(sum(math.prod(row.shape) for row in torch.parameters))
     # Where the loss is not finite, no candidate can be nearer than the first.
-    settled = search(params, evaluate, most if math.isfinite(torch.loss_sum) else 1)
-    evaluate(settled.links)
-    not_finite = tuple(side for side, loss in losses.items() if not math.isfinite(loss))
+    settled = search(params, evaluate, most if math.isfinite(wanted) else 1)
+    asked = _at_their_weights(probe, settled.links, theirs)
     ours = _phase(state.export(probe.arena, ["m"]), "m")
+    not_finite = tuple(_not_finite("torch", wanted, grads)) + tuple(_not_finite("jax", asked.loss_sum, ours))
     kept, lost = _match_buffers(torch, own, of_buffers, theirs, probe)
     probe.restore()
     return replace(
@@ -123,6 +125,16 @@ def match(described: Path, files: PairFiles, own: Description, probe: Probe) -> 
         unmatched_jax=_named(lost[1]),
         zero_gradients=probing.zero_rows(grads, ours) if torch.precision == "f64" else {},
     )
+
+
+def _not_finite(side: str, loss: float, grads: Tensors) -> Iterator[str]:
+    """What of a side's first batch is NaN or infinite, the first of it."""
+    if not math.isfinite(loss):
+        yield f"the loss in {side}"
+        return
+    bad = [name for name, array in grads.items() if not np.isfinite(array).all()]
+    if bad:
+        yield f"the gradient of {bad[0]} in {side}"
 
 
 def _unmatched(
@@ -191,7 +203,7 @@ def _told(settled: Found) -> Match:
         tried=settled.tried,
         settled=settled.settled,
         proven=agreement.holds,
-        loss_apart=agreement.loss,
+        loss_apart=min(agreement.loss, NOT_FINITE),
         worst_gradient=name,
         gradient_apart=apart if apart < NOT_FINITE else NOT_FINITE,
     )

@@ -5,6 +5,7 @@ is shown all the same: at equal values their losses agree, and the gradient of t
 what the other side's uses of it give. Must not: make a tied model comparable.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -53,8 +54,9 @@ def _with_proof(
         loss_sum, ours = ask(links, values)
         for first, *others in torch.ties:
             ours[first] = sum((ours[name] for name in others), ours[first])
-        size = max(abs(torch.loss_sum), abs(loss_sum))
-        loss = abs(loss_sum - torch.loss_sum) / size if size else 0.0
+        wanted = math.nan if torch.loss_sum is None else torch.loss_sum
+        size = max(abs(wanted), abs(loss_sum))
+        loss = abs(loss_sum - wanted) / size if size else 0.0
         return Agreement(loss=loss, gradients=distances(grads, ours))
 
     links = settle(evaluate)

@@ -55,8 +55,8 @@ class Description:
     buffers: tuple[Described, ...]
     ties: tuple[tuple[str, ...], ...]
     """Groups of names that stand for one parameter."""
-    loss_sum: float
-    """On the first rows of the first batch, at the probe's weights."""
+    loss_sum: float | None
+    """On the first rows of the first batch, at the probe's weights; null where it is NaN or infinite."""
     loss_dtype: str
     count: float
     precision: str

@@ -4,6 +4,7 @@ What is wrong with the user's file shows here, before anything is timed or compa
 Counterpart: `jax_impl/describe.py`.
 """
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -71,7 +72,7 @@ def describe(job: Job, ranks: Ranks) -> None:
         parameters=_parameters(arena, initial),
         buffers=_buffers(arena, before, after),
         ties=tuple(tuple(group) for group in arena.ties),
-        loss_sum=float(total.detach()),
+        loss_sum=loss_sum if math.isfinite(loss_sum := float(total.detach())) else None,
         loss_dtype=str(total.dtype).removeprefix("torch."),
         count=float(count.detach()),
         precision=problem.precision,

@@ -39,7 +39,7 @@ def pair_record(folder: str, init: str, match: Match | None) -> PairRecord:
         proven=match.proven if computed else None,
         tried=match.tried,
         settled=list(match.settled),
-        loss_rel=match.loss_apart if computed else None,
+        loss_rel=match.loss_apart if computed and match.loss_apart < NOT_FINITE else None,
         worst_gradient=match.worst_gradient or None,
         gradient_rel=match.gradient_apart if computed and match.gradient_apart < NOT_FINITE else None,
         reasons=_reasons(match),
@@ -50,9 +50,8 @@ def _reasons(match: Match) -> dict[str, str]:
     """Why something of the record is null."""
     if not match.tried:
         return {"proven": "; ".join(match.reasons)}
-    if match.gradient_apart >= NOT_FINITE:
-        return {"gradient_rel": "the gradients are not finite"}
-    return {}
+    apart = {"loss_rel": match.loss_apart, "gradient_rel": match.gradient_apart}
+    return {name: "something of the first batch is not finite" for name in apart if apart[name] >= NOT_FINITE}
 
 
 def describe_link(link: Link, paths: dict[str, str]) -> str:
@@ -105,16 +104,14 @@ def notes(match: Match) -> Iterator[str]:
         )
         yield from _apart(match)
     elif match.not_finite:
-        yield (
-            f"map: not proven: the first batch's loss is not finite in {' and '.join(match.not_finite)}, "
-            f"before training, so no gradients could be compared; names and shapes alone chose the links"
-        )
+        what = " and ".join(match.not_finite)
+        yield f"map: not proven: in the first batch, before training, {what} is NaN or infinite: see its rows"
     elif match.tried:
         if match.untried:
             yield doubt(match)
         yield (
             f"map: not proven, no candidate of {match.tried} makes the gradients agree; the likeliest was "
-            f"taken (loss {match.loss_apart:.1e} apart, gradient of {match.worst_gradient} "
+            f"taken (loss {_size(match.loss_apart)} apart, gradient of {match.worst_gradient} "
             f"{_size(match.gradient_apart)})"
         )
 

@@ -30,7 +30,7 @@ class Match:
     untried: int = 0
     """Candidates that were left when the search ended at its limit without a proof."""
     not_finite: tuple[str, ...] = ()
-    """Sides whose loss of the first batch is NaN or infinite: no candidate can be told from another."""
+    """What of the first batch is NaN or infinite, by side in words, so that no candidate can be proven."""
     settled: tuple[str, ...] = ()
     """What was not as names and shapes suggest, but as the gradients say."""
     proven: bool = False

@@ -309,6 +309,25 @@ def loss(model, batch):
     assert paths["norm.running_mean"].endswith("mean") and paths["norm.running_var"].endswith("var")
 
 
+def test_a_loss_that_is_not_finite_is_told_and_ends_the_search(tmp_path) -> None:
+    jax_code = """
+    class Model(nnx.Module):
+        def __init__(self):
+            self.first = nnx.Linear(6, 6, rngs=nnx.Rngs(0))
+            self.second = nnx.Linear(6, 6, use_bias=False, rngs=nnx.Rngs(1))
+
+        def __call__(self, x):
+            return self.second(jnp.tanh(self.first(x))) * jnp.nan
+
+    def build():
+        return Model()
+    """
+    torch_code = SQUARE_TORCH.replace("(self.first(x)))", '(self.first(x))) * float("nan")')
+    found = match(tmp_path, write_sides(tmp_path, torch_code, jax_code), (4, 6), (4, 6))
+    assert (found.tried, found.proven, found.untried) == (1, False, 0)
+    assert found.not_finite == ("the loss in torch", "the loss in jax")
+
+
 @pytest.mark.slow  # Compiles a probe for many candidates.
 def test_gates_named_by_two_words_are_those_named_by_one(tmp_path) -> None:
     torch_code = """
