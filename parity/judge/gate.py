@@ -9,6 +9,7 @@ from typing import Any
 
 from parity.folders import not_whole
 from parity.judge.align import Measured
+from parity.same_work import tables_apart
 from spec import codec
 
 
@@ -36,7 +37,11 @@ def _problem(a: Measured, b: Measured) -> Iterator[str]:
         # What two paths hold is compared by the digests of the batches.
         del flat_a["data.path"], flat_b["data.path"]
     for field in flat_a | flat_b:
-        if flat_a.get(field) != flat_b.get(field):
+        if flat_a.get(field) == flat_b.get(field):
+            continue
+        if field == "sizes.parameters":
+            yield f"problem.{field}: {tables_apart(flat_a.get(field) or (), flat_b.get(field) or ())}"
+        else:
             yield f"problem.{field}: {a.label} {flat_a.get(field)!r}, {b.label} {flat_b.get(field)!r}"
 
 
