@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from spec.edits import constants
 from spec.errors import RuleError
@@ -24,6 +23,7 @@ from spec.weights import init_parameters
 from tests.corpus.p26_frozen_step.uncaptured.torch_side import HostAdam
 from tests.corpus.scheduled_torch import Scheduled
 from tests.parity.conftest import run_in
+from tests.torch_impl.own_optimizers import DeviceMomentum, Named
 from torch_impl.models import Side, preset_side
 from torch_impl.trainer import Trainer
 
@@ -36,7 +36,6 @@ pytestmark = [
 ]
 CASE = Path(__file__).resolve().parents[2] / "tests" / "corpus" / "p26_frozen_step"
 CUDA = Execution(device="cuda")
-Named = list[tuple[str, nn.Parameter]]
 Make = Callable[[Named], torch.optim.Optimizer]
 
 
@@ -105,23 +104,6 @@ def trained(trainer: Trainer, steps: int = 12) -> tuple[list[float], dict[str, n
 def end_whole(trainer: Trainer) -> None:
     assert trainer.compiled is not None and trainer.compiled.whole is not None, trainer.compiled
     trainer.compiled.whole.close()
-
-
-class DeviceMomentum(torch.optim.Optimizer):
-    """By hand: a counter that is a tensor, and a momentum that is a new tensor after every step."""
-
-    def __init__(self, named: Named) -> None:
-        super().__init__(named, {"lr": 1e-2})
-        self.num_steps = torch.zeros((), device="cuda")
-
-    @torch.no_grad()
-    def step(self, closure: None = None) -> None:
-        """SGD with momentum at a rate that falls."""
-        self.num_steps += 1
-        for p in self.param_groups[0]["params"]:
-            state = self.state[p]
-            state["m"] = 0.9 * state["m"] + p.grad if state else p.grad.clone()
-            p.sub_(state["m"] * (self.param_groups[0]["lr"] / self.num_steps))
 
 
 class ByIterator(torch.optim.Optimizer):

@@ -22,7 +22,7 @@ class DeviceMomentum(torch.optim.Optimizer):
 
     def __init__(self, named: Named) -> None:
         super().__init__(named, {"lr": 1e-2})
-        self.num_steps = torch.zeros(())
+        self.num_steps = torch.zeros((), device=named[0][1].device)
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:
