@@ -143,8 +143,6 @@ def test_an_interrupted_referee_cleans_up_and_leaves_what_was_measured(tmp_path:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # As from a terminal: a shell has what it starts in the background ignore SIGINT.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     log = "runs/0001*/passes/003_jax_run/log.rank0.txt"
     deadline = time.monotonic() + 60
