@@ -14,13 +14,7 @@ from parity.handoff import Stretch, parse_handoff
 from parity.launch import check_timeout
 from parity.options import Bench, Run, Train, Training
 from parity.pairs import read
-from parity.pairs.problem import (
-    from_pair,
-    pair_files,
-    refuse_compiled,
-    refuse_lost_edits,
-    refuse_lost_state,
-)
+from parity.pairs.problem import from_pair, pair_files, refuse_lost_edits, refuse_lost_state
 from parity.resume import Start, find_start
 from spec import edits as catalogue
 from spec.edits import Edit
@@ -28,10 +22,10 @@ from spec.edits.idle import refuse_idle
 from spec.errors import RuleError, nearest
 from spec.jit import jit_options
 from spec.job import check_saving
-from spec.own_optimizer import OwnOptimizer
+from spec.own_optimizer import OwnOptimizer, refuse_compiled
 from spec.pairs.materialise import Outline
 from spec.presets import Preset, preset, run_spec
-from spec.run import AUTO_MODES, BASELINES, SIDES, Execution, Problem, RunSpec, check_mode
+from spec.run import AUTO_MODES, BASELINES, SIDES, Execution, Problem, RunSpec, check_device, check_mode
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,8 +137,9 @@ def _modes(
         if options.mode == "auto":
             # Nobody asked for a capture, which refuses optimizers that count or schedule on the host.
             modes["torch"] = ("eager",)
-        if "torch" in backends:
-            refuse_compiled(modes["torch"], device)
+        for mode in modes["torch"] if "torch" in backends else ():
+            # Its Trainer would refuse it too, much later.
+            refuse_compiled(mode, f"--mode torch={mode}, on a pair's own optimizer", device)
     if not isinstance(options, Bench) and any(len(own) > 1 for own in modes.values()):
         raise RuleError("A run has one mode a side.", f"--mode {options.mode}", "parity bench takes several")
     baselines = [mode for side in backends for mode in modes[side] if mode.startswith("baseline:")]
@@ -255,9 +250,8 @@ def parse_baselines(text: str, backends: tuple[str, ...]) -> tuple[tuple[str, st
 
 
 def _choose_device(asked: str, backends: tuple[str, ...]) -> str:
-    if asked not in ("auto", "cpu", "cuda"):
-        raise RuleError("The device is auto, cpu or cuda.", f"--device {asked}", "a GPU is cuda")
     if asked != "auto":
+        check_device(asked)
         return asked
     # The frameworks are asked (seconds each) only where the driver sees a GPU at all.
     usable = count_gpus() and all(answer.gpus for answer in probe.ask_all(backends).values())

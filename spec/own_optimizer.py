@@ -15,6 +15,9 @@ NOT_EDITED = "own optimizers: edits of AdamW and of the schedule reach nothing; 
 
 UNKNOWN_DECAY = "an optimizer of one's own decays what it will and does not tell"
 
+_NOT_COMPILED = ("eager", "graph", "graph+inductor")
+"""Torch's modes in which such an optimizer can be; all but the first need a GPU."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class OwnOptimizer:
@@ -28,6 +31,25 @@ class OwnOptimizer:
             raise RuleError(
                 "The clipping norm is positive.", f"max_norm {self.max_norm}", "use None for none"
             )
+
+
+def refuse_compiled(mode: str, found: str, device: str) -> None:
+    """Refuses torch's modes other than those in which an optimizer of the user's own is eager or captured.
+
+    Args:
+      found: what is shown of it.
+      device: `cpu` or `cuda`, which says what can be had instead.
+
+    Raises:
+      RuleError: it is such a mode.
+    """
+    if mode not in _NOT_COMPILED:
+        can = _NOT_COMPILED if device == "cuda" else _NOT_COMPILED[:1]
+        raise RuleError(
+            "An optimizer of one's own runs eagerly or is captured; nobody knows whether it compiles.",
+            found,
+            f"take --mode torch={' or torch='.join(can)}",
+        )
 
 
 def refuse_saving(optimizer: object | None) -> None:

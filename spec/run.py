@@ -206,6 +206,16 @@ class RunSpec:
             raise RuleError("The tf32 profile needs a GPU.", "device cpu", "take --precision strict")
 
 
+def check_device(name: str) -> None:
+    """Refuses a device, other than `auto`, that no mode is known for.
+
+    Raises:
+      RuleError: it is neither cpu nor cuda.
+    """
+    if name not in AUTO_MODES:
+        raise RuleError("The device is auto, cpu or cuda.", f"--device {name}", "a GPU is cuda")
+
+
 def check_mode(side: str, mode: str, device: str, world_size: int = 1) -> None:
     """Refuses a mode that the side does not have, or that these devices cannot run."""
     if side == "jax" and mode.startswith("jit:"):

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from spec.errors import RuleError
 from spec.weights import Tensors
-from torch_impl.graph.held import Held, Places
+from torch_impl.graph.cells import Places
+from torch_impl.graph.held import Held
 from torch_impl.graph.settings import Settings
 from torch_impl.memory import Arena, Slot
 

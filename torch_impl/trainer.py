@@ -26,7 +26,7 @@ from spec.edits.data import edited_rows
 from spec.edits.decay import edited_table
 from spec.edits.weights import moved
 from spec.errors import RuleError
-from spec.own_optimizer import refuse_saving
+from spec.own_optimizer import refuse_compiled, refuse_saving
 from spec.precision import Profile
 from spec.run import Execution, Problem, check_mode
 from spec.state import LOADED_PHASES, check_names, of_phase, of_rank, own_key
@@ -42,9 +42,6 @@ from torch_impl.models import Side, preset_side
 from torch_impl.own_optimizer import OwnUpdate
 from torch_impl.state import State
 from torch_impl.step import make_step
-
-_OWN_MODES = ("eager", "graph", "graph+inductor")
-"""In which an optimizer of the user's own can be."""
 
 
 @dataclass(frozen=True)
@@ -104,12 +101,8 @@ class Trainer:
         self._own: OwnUpdate | None = None
         self._is_first = False
         """Whether the step that runs is that in which an optimizer of the user's own makes its state."""
-        if self.side.optimizer and mode not in _OWN_MODES:
-            raise RuleError(
-                "An optimizer of one's own runs eagerly or is captured; nobody knows whether it compiles.",
-                f"mode {mode}",
-                f"take --mode torch={' or torch='.join(_OWN_MODES)}",
-            )
+        if self.side.optimizer:
+            refuse_compiled(mode, f"mode {mode}", self.ranks.device.type)
         if mode.startswith("baseline:"):
             if self._edits:
                 raise RuleError("A baseline is stock.", f"edits on {mode}", "edit another mode")

@@ -92,15 +92,10 @@ def _lengths(side: Measured, problem: Problem) -> Iterator[str]:
 
 
 def _positions(problem: Problem) -> Iterator[str]:
-    longest = _longest(problem)
+    sizes = problem.sizes
+    longest = sizes.seq_len if isinstance(sizes, GptSizes) else _longest_of_pair(problem)
     if longest is not None and longest < ENOUGH_POSITIONS:
         yield f"positions (rows of {longest})"
-
-
-def _longest(problem: Problem) -> int | None:
-    """Positions of the longest row; None where rows have none, or it is not known."""
-    sizes = problem.sizes
-    return sizes.seq_len if isinstance(sizes, GptSizes) else _longest_of_pair(problem)
 
 
 def _longest_of_pair(problem: Problem) -> int | None:

@@ -3,7 +3,7 @@
 Must not: start a process.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from parity.options import Training
@@ -77,22 +77,6 @@ def refuse_lost_edits(outline: Outline, edits: dict[str, tuple[Edit, ...]]) -> N
                     f"--edit {side}:{edit.name}, on a pair's own optimizer",
                     f"change it in the {side} side's file",
                 )
-
-
-def refuse_compiled(modes: Sequence[str], device: str) -> None:
-    """Refuses torch's modes that would compile an optimizer of the user's own; its Trainer would, much later.
-
-    Raises:
-      RuleError: there is one.
-    """
-    for mode in modes:
-        if mode == "inductor":
-            can = ["eager"] if device == "cpu" else ["eager", "graph", "graph+inductor"]
-            raise RuleError(
-                "An optimizer of one's own runs eagerly or is captured; nobody knows whether it compiles.",
-                f"--mode torch={mode}, on a pair's own optimizer",
-                f"take --mode torch={' or torch='.join(can)}",
-            )
 
 
 def refuse_lost_state(problem: Problem, asked: Mapping[str, object]) -> None:

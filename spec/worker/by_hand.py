@@ -12,7 +12,7 @@ from spec.checkpoint import find_checkpoint
 from spec.errors import RuleError
 from spec.job import Job
 from spec.presets import PRESETS, run_spec
-from spec.run import AUTO_MODES, Execution
+from spec.run import AUTO_MODES, Execution, check_device
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +50,7 @@ class Options:
             checkpoint.
         """
         _refuse_pair(preset)
-        if device not in AUTO_MODES:
-            raise RuleError("The device is auto, cpu or cuda.", f"--device {device}", "a GPU is cuda")
+        check_device(device)
         mode = AUTO_MODES[device][side] if self.mode == "auto" else self.mode
         execution = Execution(device=device, **{f"{side}_mode": mode})  # type: ignore[arg-type]
         spec = run_spec(

@@ -18,6 +18,18 @@ class Model(nn.Module):
 def build():
     return Model()
 """
+SQUARE_JAX = """
+class Model(nnx.Module):
+    def __init__(self):
+        self.first = nnx.Linear(6, 6, rngs=nnx.Rngs(0))
+        self.second = nnx.Linear(6, 6, use_bias=False, rngs=nnx.Rngs(0))
+
+    def __call__(self, x):
+        return self.second(jnp.tanh(self.first(x)))
+
+def build():
+    return Model()
+"""
 
 
 def test_the_layout_of_square_matrices_is_settled_by_gradients(tmp_path) -> None:
@@ -198,18 +210,7 @@ def test_transposed_convolutions_are_reversed(tmp_path) -> None:
 
 
 def test_what_has_no_counterpart_is_listed(tmp_path) -> None:
-    jax_code = """
-    class Model(nnx.Module):
-        def __init__(self):
-            self.first = nnx.Linear(6, 6, rngs=nnx.Rngs(0))
-            self.second = nnx.Linear(6, 6, rngs=nnx.Rngs(0))
-
-        def __call__(self, x):
-            return self.second(jnp.tanh(self.first(x)))
-
-    def build():
-        return Model()
-    """
+    jax_code = SQUARE_JAX.replace("use_bias=False, ", "")
     found = match(tmp_path, write_sides(tmp_path, SQUARE_TORCH, jax_code), (4, 6), (4, 6))
     assert (found.unmatched_torch, found.unmatched_jax) == ((), ("second.bias [6]",))
     assert not found.proven and found.tried == 0
@@ -218,18 +219,7 @@ def test_what_has_no_counterpart_is_listed(tmp_path) -> None:
 @pytest.mark.slow  # Compiles a probe for many candidates.
 def test_a_planted_mistake_does_not_bend_the_map(tmp_path) -> None:
     """No candidate makes the gradients agree: the likeliest is kept, and said not to be proven."""
-    jax_code = """
-    class Model(nnx.Module):
-        def __init__(self):
-            self.first = nnx.Linear(6, 6, rngs=nnx.Rngs(0))
-            self.second = nnx.Linear(6, 6, use_bias=False, rngs=nnx.Rngs(0))
-
-        def __call__(self, x):
-            return self.second(jax.nn.relu(self.first(x)))
-
-    def build():
-        return Model()
-    """
+    jax_code = SQUARE_JAX.replace("jnp.tanh", "jax.nn.relu")
     found = match(tmp_path, write_sides(tmp_path, SQUARE_TORCH, jax_code), (4, 6), (4, 6))
     assert not found.proven and found.gradient_apart > 0.01
     assert linked(found)["first.weight"] == "first.kernel"
@@ -310,18 +300,7 @@ def loss(model, batch):
 
 
 def test_a_loss_that_is_not_finite_is_told_and_ends_the_search(tmp_path) -> None:
-    jax_code = """
-    class Model(nnx.Module):
-        def __init__(self):
-            self.first = nnx.Linear(6, 6, rngs=nnx.Rngs(0))
-            self.second = nnx.Linear(6, 6, use_bias=False, rngs=nnx.Rngs(1))
-
-        def __call__(self, x):
-            return self.second(jnp.tanh(self.first(x))) * jnp.nan
-
-    def build():
-        return Model()
-    """
+    jax_code = SQUARE_JAX.replace("(self.first(x)))", "(self.first(x))) * jnp.nan")
     torch_code = SQUARE_TORCH.replace("(self.first(x)))", '(self.first(x))) * float("nan")')
     found = match(tmp_path, write_sides(tmp_path, torch_code, jax_code), (4, 6), (4, 6))
     assert (found.tried, found.proven, found.untried) == (1, False, 0)

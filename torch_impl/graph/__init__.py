@@ -14,6 +14,8 @@ something that is called with a host batch. What a graph needs around it, one fi
     shapes                    one graph for each shape
     teardown                  executable, then graph, then communicator
     report, picture           capture.json and a drawing of it
+    cells, held, settings     what an optimizer of a user's own keeps, and what of it a graph would freeze
+    proof, own_update         a few of its steps by replay, held against the same steps uncaptured
 
 Must not: change what a step computes. Nothing here has a counterpart in `jax_impl`: XLA does its own.
 """

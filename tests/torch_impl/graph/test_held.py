@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from torch_impl.graph.held import Held, Places, cells
+from torch_impl.graph.cells import Places, cells
+from torch_impl.graph.held import Held
 
 CUDA = torch.device("cuda")
 
