@@ -23,7 +23,7 @@ ARRAYS = {
     "one": "all parameters in one flat array: the host launches least",
     "apart": "every matrix in an array of its own: the device copies least",
     "buckets": "matrices that follow each other together, up to 31 MB or one, the rest with the first: a "
-    "reduction each",
+    "reduction each, in the order in which backward completes them",
 }
 """How the parameters lie, and so what is reduced at once."""
 
@@ -33,6 +33,7 @@ WORDS = (
     "kN (N steps a launch), remat (recompute each layer in backward), scan (one loop over the layers), "
     "apart (every matrix an array of its own), buckets (matrices together up to 31 MB), "
     "overlap (gradients are reduced while others are computed), "
+    "symmetric (NCCL reduces in memory that all GPUs of a host see), "
     "oneprocess (one process holds all devices)"
 )
 
@@ -55,6 +56,9 @@ class JitOptions:
     """XLA's latency-hiding scheduler: what is reduced travels while other work goes on. With all gradients in
     one array there is one reduction, at the end; `apart` and `buckets` make several. On two H200s XLA made
     the same program without it."""
+    symmetric: bool = False
+    """What is reduced lies in memory that NCCL has registered on all GPUs of a host: its kernels read and write
+    it there, without copies through buffers of their own."""
     one_process: bool = False
     """One process holds all devices of the run, on one host, instead of one each."""
 
@@ -82,7 +86,7 @@ def _option(word: str, mode: str) -> tuple[str, str | int | bool]:
         return "smallest_buffer", 1
     if word in ARRAYS.keys() - {JitOptions.arrays}:
         return "arrays", word
-    if word in ("remat", "scan", "concurrent", "overlap", "oneprocess"):
+    if word in ("remat", "scan", "concurrent", "overlap", "symmetric", "oneprocess"):
         return {"scan": "scan_layers", "oneprocess": "one_process"}.get(word, word), True
     if word[:1] == "k" and word[1:].isdecimal() and int(word[1:]) > 1:
         return "steps_per_launch", int(word[1:])
