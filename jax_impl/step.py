@@ -26,7 +26,6 @@ from jax_impl.optimizer import adamw, clip_coefficient, clip_part, global_norm
 from jax_impl.own_optimizer import own_update
 from jax_impl.promote import through
 from jax_impl.runtime import matmul_precision
-from jax_impl.xla.defer import behind
 from jax_impl.xla.layout import Pieces
 from spec.edits import Constants, device_table
 from spec.run import Problem
@@ -69,11 +68,8 @@ def make_step(side: Side, problem: Problem, constants: Constants, arena: Arena) 
                 loss_sum = lax.stop_gradient(loss_sum) + (scaled - lax.stop_gradient(scaled))
             return loss_sum, (count, arena.buffers_of(module))
 
-        differentiated = through(jax.value_and_grad(loss, has_aux=True))
-        if ranks.world_size > 1 and layout.ends_backward:
-            differentiated = behind(differentiated, layout.ends_backward, layout.behind)
         with matmul_precision(profile):
-            (loss_sum, (count, after)), grads = differentiated(working)
+            (loss_sum, (count, after)), grads = through(jax.value_and_grad(loss, has_aux=True))(working)
         sums = cast(Sums(grads, loss_sum, count), profile.accumulate)
         if constants.clip_parts:
             parts = clip_part(sums.grads, sums.tokens, constants.max_norm, constants.clip_eps)

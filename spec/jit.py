@@ -33,7 +33,7 @@ WORDS = (
     "kN (N steps a launch), remat (recompute each layer in backward), scan (one loop over the layers), "
     "apart (every matrix an array of its own), buckets (matrices together up to 31 MB), "
     "overlap (gradients are reduced while others are computed), "
-    "symmetric (NCCL reduces in memory that all GPUs of a host see), "
+    "registered (NCCL reduces where gradients lie, without copies through its own buffers), "
     "oneprocess (one process holds all devices)"
 )
 
@@ -56,9 +56,9 @@ class JitOptions:
     """XLA's latency-hiding scheduler: what is reduced travels while other work goes on. With all gradients in
     one array there is one reduction, at the end; `apart` and `buckets` make several. On two H200s XLA made
     the same program without it."""
-    symmetric: bool = False
-    """What is reduced lies in memory that NCCL has registered on all GPUs of a host: its kernels read and write
-    it there, without copies through buffers of their own."""
+    registered: bool = False
+    """What is reduced lies in memory that NCCL allocated and knows: it reads and writes there, without copies
+    through buffers of its own."""
     one_process: bool = False
     """One process holds all devices of the run, on one host, instead of one each."""
 
@@ -86,7 +86,7 @@ def _option(word: str, mode: str) -> tuple[str, str | int | bool]:
         return "smallest_buffer", 1
     if word in ARRAYS.keys() - {JitOptions.arrays}:
         return "arrays", word
-    if word in ("remat", "scan", "concurrent", "overlap", "symmetric", "oneprocess"):
+    if word in ("remat", "scan", "concurrent", "overlap", "registered", "oneprocess"):
         return {"scan": "scan_layers", "oneprocess": "one_process"}.get(word, word), True
     if word[:1] == "k" and word[1:].isdecimal() and int(word[1:]) > 1:
         return "steps_per_launch", int(word[1:])

@@ -39,19 +39,13 @@ class Layout:
         self, rows: Sequence[ParamSpec], shapes: Mapping[str, tuple[int, ...]], arrays: str = "one"
     ) -> None:
         self.shapes = dict(shapes)
-        self.ends_backward: str | None = None
-        """The parameter whose gradient is complete last and travels alone, where there is one."""
-        self.behind: tuple[str, ...] = ()
-        """Those whose gradients can be computed meanwhile."""
         decayed = [row.name for row in rows if row.decayed]
         rest = [row.name for row in rows if not row.decayed]
-        match arrays:
-            case "one":
-                pieces = [[*decayed, *rest]]
-            case "apart":
-                pieces = [*([name] for name in decayed), rest]
-            case _:
-                pieces = self._buckets(decayed, rest)
+        pieces = {
+            "one": [[*decayed, *rest]],
+            "apart": [*([name] for name in decayed), rest],
+            "buckets": self._buckets(decayed, rest),
+        }[arrays]
         self.pieces = tuple(tuple(names) for names in pieces if names)
         """Names of each flat array, in the order in which they lie in it."""
         self.sizes = tuple(sum(self._size(name) for name in names) for names in self.pieces)
@@ -100,8 +94,7 @@ class Layout:
         """The decayed names, as many together as a bucket holds, and at least one; the last ones first.
 
         A backward pass ends with the first parameters and with sums for the rest, so the rest goes with the
-        first bucket. An embedding that is a bucket by itself is not copied for it: the rest goes with the second
-        then, and the embedding comes before as many buckets as hold as much as it does.
+        first bucket. An embedding that is a bucket by itself is not copied for it: then with the second.
         """
         buckets: list[list[str]] = [[]]
         room = BUCKET
@@ -111,17 +104,9 @@ class Layout:
                 room = BUCKET
             buckets[-1].append(name)
             room -= self._size(name)
-        first, *later = buckets
-        if len(first) > 1 or not later:
-            first += rest
-            return buckets[::-1]
-        (self.ends_backward,) = first
-        later[0] += rest
-        count = 1
-        while count < len(later) and sum(map(self._size, sum(later[:count], []))) < self._size(first[0]):
-            count += 1
-        self.behind = tuple(name for names in later[:count] for name in names if name not in rest)
-        return [*later[count:][::-1], first, *later[:count][::-1]]
+        alone = len(buckets) > 1 and len(buckets[0]) == 1
+        buckets[alone] += rest
+        return buckets[::-1]
 
     def _size(self, name: str) -> int:
         return math.prod(self.shapes[name])
