@@ -169,10 +169,10 @@ class Ranks:
 def _sums(flat: Sequence[jax.Array], in_turn: bool) -> Sequence[jax.Array]:
     if not in_turn:
         return lax.psum(tuple(flat), _AXIS)
-    sums: list[jax.Array] = []
-    for own_N in flat:
-        # Behind the sum before it.
-        own_N, *_ = lax.optimization_barrier((own_N, *sums[-1:]))
+    first_N, *others = flat
+    sums = [lax.psum(first_N, _AXIS)]
+    for own_N in others:
+        own_N, _ = lax.optimization_barrier((own_N, sums[-1]))
         sums.append(lax.psum(own_N, _AXIS))
     return sums
 

@@ -33,7 +33,6 @@ WORDS = (
     "kN (N steps a launch), remat (recompute each layer in backward), scan (one loop over the layers), "
     "apart (every matrix an array of its own), buckets (matrices together up to 31 MB), "
     "overlap (gradients are reduced while others are computed), "
-    "registered (NCCL reduces where gradients lie, without copies through its own buffers), "
     "oneprocess (one process holds all devices)"
 )
 
@@ -56,9 +55,6 @@ class JitOptions:
     """XLA's latency-hiding scheduler: what is reduced travels while other work goes on. With all gradients in
     one array there is one reduction, at the end; `apart` and `buckets` make several. On two H200s XLA made
     the same program without it."""
-    registered: bool = False
-    """What is reduced lies in memory that NCCL allocated and knows: it reads and writes there, without copies
-    through buffers of its own."""
     one_process: bool = False
     """One process holds all devices of the run, on one host, instead of one each."""
 
@@ -86,7 +82,7 @@ def _option(word: str, mode: str) -> tuple[str, str | int | bool]:
         return "smallest_buffer", 1
     if word in ARRAYS.keys() - {JitOptions.arrays}:
         return "arrays", word
-    if word in ("remat", "scan", "concurrent", "overlap", "registered", "oneprocess"):
+    if word in ("remat", "scan", "concurrent", "overlap", "oneprocess"):
         return {"scan": "scan_layers", "oneprocess": "one_process"}.get(word, word), True
     if word[:1] == "k" and word[1:].isdecimal() and int(word[1:]) > 1:
         return "steps_per_launch", int(word[1:])

@@ -32,6 +32,4 @@ def mode_options(options: JitOptions) -> dict[str, Any]:
         told["xla_gpu_all_reduce_combine_threshold_bytes"] = 0
     if options.overlap:
         told["xla_gpu_enable_latency_hiding_scheduler"] = True
-    if options.registered:
-        told["xla_gpu_enable_nccl_user_buffers"] = True
     return told
