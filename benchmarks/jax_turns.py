@@ -6,16 +6,18 @@
         jit:concurrent jit:concurrent@xla_gpu_deterministic_ops=False
 
 A GPU at its power cap is a percent or two slower a minute later, which is more than what modes differ by, so
-they take turns: forwards, then backwards. All are compiled first. After `@` stand options of XLA for this
-program alone, joined by commas; `1:` before a mode has it on the first device of several. One process holds
-all devices. A line a variant is added to `--out`: windows in the order of turns, what was proven of the
-program, its options, the loss after ten steps. Before a window come steps that are not timed: a program's
-first launch after another's finds other addresses and updates its CUDA graph, which took about 15 ms at
-gpt2-124m. Must not: decide; `parity bench` does, with a process a GPU, as users run.
+they take turns, in an order that is drawn anew each time. All are compiled first. Name a variant twice to see
+what one program differs by from itself: 0.5 ms of 34 at gpt2-124m on two H200s. After `@` stand options of
+XLA for this program alone, joined by commas; `1:` before a mode has it on the first device of several. One
+process holds all devices; on CPUs, XLA_FLAGS has to make them. A line a variant is added to `--out`: windows
+with their times, what was proven of the program, its options, the loss after ten steps. Before a window come
+steps that are not timed, as a program's first launch after another's takes longer. Must not: decide; `parity
+bench` does, with a process a GPU, as users run.
 """
 
 import argparse
 import json
+import random
 import statistics
 import time
 from dataclasses import replace
@@ -33,8 +35,9 @@ from jax_impl.trainer import Trainer
 from jax_impl.xla.options import mode_options
 from spec.data.batches import Batch
 from spec.environment import describe_environment
+from spec.errors import RuleError
 from spec.presets import run_spec
-from spec.run import Execution
+from spec.run import Execution, Problem
 
 BATCHES, FIRST_STEPS, UNTIMED_STEPS = 8, 10, 3
 
@@ -45,9 +48,12 @@ def main() -> None:
     several = Execution(
         device=options.device, world_size=options.devices, jax_one_process=options.devices > 1
     )
+    # The first to configure a process decides how many devices it sees.
+    runtime.configure(_problem(options, several), several)
     variants = [Variant(name, options, several) for name in options.variants]
-    for turn in range(options.windows):
-        for variant in variants if turn % 2 == 0 else reversed(variants):
+    draw = random.Random(0)
+    for _ in range(options.windows):
+        for variant in draw.sample(variants, len(variants)):
             variant.time(options.steps)
     conditions = describe_environment() | runtime.environment()
     with Path(options.out).open("a") as file:
@@ -63,7 +69,11 @@ class Variant:
 
     Args:
       name: `[1:]MODE[@OPTION=VALUE,...]`.
+      options: of the command line.
       several: how the variants without `1:` are run.
+
+    Raises:
+      RuleError: the mode makes several steps a launch.
     """
 
     def __init__(self, name: str, options: argparse.Namespace, several: Execution) -> None:
@@ -71,15 +81,13 @@ class Variant:
         mode, _, told = name.removeprefix("1:").partition("@")
         more = dict(part.split("=", 1) for part in told.split(",")) if told else {}
         execution = replace(several, world_size=1, jax_one_process=False) if alone else several
-        devices = execution.world_size
-        problem = run_spec(
-            options.preset, steps=10**5, devices=devices, precision=options.precision, execution=execution
-        ).problem
         ranks = None
         if alone:
             ranks = Ranks(0, 1, 0, jax.sharding.Mesh(np.array(jax.devices()[:1]), ("data",)))
         started = time.perf_counter()
-        self.trainer = Trainer(problem, execution, mode, ranks=ranks)
+        self.trainer = Trainer(_problem(options, execution), execution, mode, ranks=ranks)
+        if self.trainer.steps_per_launch > 1:
+            raise RuleError("A window has one step a launch.", mode, "leave kN out of the mode")
         self.rows: list[Batch] = [self.trainer.feed.rows(number) for number in range(BATCHES)]
         with mock.patch.object(compiling, "mode_options", lambda asked: mode_options(asked) | more):
             self.trainer.step(self.rows[0])
@@ -90,13 +98,14 @@ class Variant:
         self.row: dict[str, Any] = {
             "variant": name,
             "preset": options.preset,
-            "devices": devices,
+            "devices": execution.world_size,
             "first_steps_s": time.perf_counter() - started,
             f"loss_{FIRST_STEPS}": loss,
             "options": self.trainer.compiled.options,
             "proven": self.trainer.compiled.proven,
             "steps_per_window": options.steps,
             "window_ms": [],
+            "window_began": [],
         }
 
     def time(self, steps: int) -> None:
@@ -105,6 +114,7 @@ class Variant:
         for _ in range(UNTIMED_STEPS):
             trainer.step(rows[0])
         trainer.ranks.synchronize(trainer.state.train_state)  # type: ignore[union-attr]
+        self.row["window_began"].append(time.monotonic())
         started = time.perf_counter()
         staged = trainer.stage(rows[0])
         for number in range(steps):
@@ -113,6 +123,12 @@ class Variant:
             trainer.metrics(trainer.num_steps - 2)
         trainer.ranks.synchronize(trainer.state.train_state)  # type: ignore[union-attr]
         self.row["window_ms"].append((time.perf_counter() - started) * 1e3 / steps)
+
+
+def _problem(options: argparse.Namespace, execution: Execution) -> Problem:
+    devices, precision = execution.world_size, options.precision
+    spec = run_spec(options.preset, steps=10**5, devices=devices, precision=precision, execution=execution)
+    return spec.problem
 
 
 def _options() -> argparse.Namespace:

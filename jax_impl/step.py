@@ -83,10 +83,11 @@ def make_step(side: Side, problem: Problem, constants: Constants, arena: Arena) 
         begin = ranks.own(_no_sums(working, profile.accumulate)), own_buffers
         parts = jax.tree.map(lambda rows: rows.reshape(problem.micro_batches, -1, *rows.shape[1:]), batch)
         own_sums, own_buffers = _over_parts(partial(part_sums, working), begin, parts)
-        sums = _all_reduced(own_sums, arena)
+        *alone, together = layout.flatten(own_sums.grads)
+        *alone, sums = ranks.all_reduce(*alone, own_sums._replace(grads=together))
 
         loss = sums.loss / sums.tokens
-        grads = tuple(grad / sums.tokens for grad in sums.grads)
+        grads = tuple(grad / sums.tokens for grad in (*alone, sums.grads))
         norm = global_norm(grads)
         clip = clip_coefficient(norm, constants.max_norm, constants.clip_eps)
         clipped = tuple(grad * clip for grad in grads)
@@ -102,17 +103,6 @@ def make_step(side: Side, problem: Problem, constants: Constants, arena: Arena) 
         return state, jnp.stack(metrics)[None], {"grad": grads, "clipped": clipped}
 
     return step
-
-
-def _all_reduced(own_sums: Sums, arena: Arena) -> Sums:
-    """Sums over all ranks, gradients as flat arrays; loss and tokens travel with the smallest of these."""
-    layout = arena.layout
-    pieces: list[Any] = list(layout.flatten(own_sums.grads))
-    pieces[layout.smallest] = own_sums._replace(grads=pieces[layout.smallest])
-    pieces = list(arena.ranks.all_reduce(*pieces, in_turn=layout.in_turn))
-    sums = pieces[layout.smallest]
-    pieces[layout.smallest] = sums.grads
-    return sums._replace(grads=tuple(pieces))
 
 
 def _adamw_update(

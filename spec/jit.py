@@ -22,8 +22,8 @@ COMMAND_BUFFERS = {
 ARRAYS = {
     "one": "all parameters in one flat array: the host launches least",
     "apart": "every matrix in an array of its own: the device copies least",
-    "buckets": "matrices that follow each other together, up to 31 MB or one: a reduction each, in the order "
-    "in which backward completes them",
+    "buckets": "matrices that follow each other together, up to 31 MB or one, the rest with the first: a "
+    "reduction each",
 }
 """How the parameters lie, and so what is reduced at once."""
 
@@ -53,8 +53,8 @@ class JitOptions:
     """One of `ARRAYS`."""
     overlap: bool = False
     """XLA's latency-hiding scheduler: what is reduced travels while other work goes on. With all gradients in
-    one array there is one reduction, at the end; `apart` and `buckets` make several. On two H200s it made no
-    difference that could be told."""
+    one array there is one reduction, at the end; `apart` and `buckets` make several. On two H200s XLA made
+    the same program without it."""
     one_process: bool = False
     """One process holds all devices of the run, on one host, instead of one each."""
 

@@ -50,10 +50,6 @@ class Layout:
         """Names of each flat array, in the order in which they lie in it."""
         self.sizes = tuple(sum(self._size(name) for name in names) for names in self.pieces)
         """Elements of each flat array."""
-        self.smallest = self.sizes.index(min(self.sizes))
-        """Which flat array takes the least to copy."""
-        self.in_turn = arrays == "buckets"
-        """Whether the arrays lie in the order in which a backward pass completes their gradients."""
         self._num_decayed = [
             sum(self._size(name) for name in names if name in set(decayed)) for names in self.pieces
         ]
@@ -91,10 +87,10 @@ class Layout:
         )
 
     def _buckets(self, decayed: Sequence[str], rest: Sequence[str]) -> list[list[str]]:
-        """The decayed names, as many together as a bucket holds, and at least one; the last ones first.
+        """The decayed names in their order, as many together as a bucket holds, and at least one.
 
-        A backward pass ends with the first parameters and with sums for the rest, so the rest goes with the
-        first bucket. An embedding that is a bucket by itself is not copied for it: then with the second.
+        The backward pass ends with the first parameters and with sums for the rest, so these are reduced as
+        one, the last: no small array travels alone, and none waits for another layer's.
         """
         buckets: list[list[str]] = [[]]
         room = BUCKET
@@ -104,9 +100,8 @@ class Layout:
                 room = BUCKET
             buckets[-1].append(name)
             room -= self._size(name)
-        alone = len(buckets) > 1 and len(buckets[0]) == 1
-        buckets[alone] += rest
-        return buckets[::-1]
+        first, *later = buckets
+        return [*later, [*first, *rest]]
 
     def _size(self, name: str) -> int:
         return math.prod(self.shapes[name])

@@ -4,19 +4,15 @@ Two processes on the halves of a batch are one process on the whole: in float64 
 float32 to some roundings.
 """
 
-import itertools
 import os
 import subprocess
 import sys
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
 
-from jax_impl.parallel import BY_RANK, REPLICATED, Ranks
 from spec import record
 from spec.data.batches import add_digests, batch_digest, open_source, write_batches
 from spec.data.folder import batch_file
@@ -119,26 +115,6 @@ def test_several_arrays_are_reduced_once_too(passes, arrays) -> None:
     manifest = manifest_of(passes / arrays)
     assert manifest["capture"]["elements_reduced"] == manifest["facts"]["num_params"] + 2
     assert losses_of(passes / arrays) == pytest.approx(losses_of(passes / "ours"), rel=2e-6)
-
-
-def test_what_is_reduced_in_turn_waits_for_what_is_reduced_before() -> None:
-    """XLA on a CPU puts all reductions together; on GPUs the order is kept."""
-    mesh = jax.sharding.AbstractMesh((2,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
-    ranks = Ranks(0, 2, 0, mesh)  # type: ignore[arg-type]
-    trees = [{"a": np.ones(6), "b": np.ones(2)}, {"a": np.ones(3)}, {"a": np.ones(5)}]
-    reduce = ranks.spread(partial(ranks.all_reduce, in_turn=True), (BY_RANK,) * 3, (REPLICATED,) * 3)
-    wide = jax.tree.map(lambda array: np.tile(array, 2), trees)
-    (spread,) = jax.make_jaxpr(reduce)(*wide).jaxpr.eqns
-    made_by = {made: equation for equation in spread.params["jaxpr"].eqns for made in equation.outvars}
-    sums = [equation for equation in made_by.values() if equation.primitive.name.startswith("psum")]
-    assert [equation.outvars[0].aval.size for equation in sums] == [8, 3, 5]
-    for before, after in itertools.pairwise(sums):
-        barrier = made_by[after.invars[0]]
-        assert barrier.primitive.name == "optimization_barrier"
-        waited = barrier.invars[1]
-        while waited not in before.outvars:
-            # What JAX puts between: a mark that the sum is a rank's own again.
-            (waited,) = made_by[waited].invars
 
 
 def test_a_reduction_inside_the_loop_is_caught() -> None:
