@@ -26,11 +26,9 @@ from typing import Any
 from unittest import mock
 
 import jax
-import numpy as np
 
 from jax_impl import compile as compiling
 from jax_impl import runtime
-from jax_impl.parallel import Ranks
 from jax_impl.trainer import Trainer
 from jax_impl.xla.options import mode_options
 from spec.data.batches import Batch
@@ -48,8 +46,9 @@ def main() -> None:
     several = Execution(
         device=options.device, world_size=options.devices, jax_one_process=options.devices > 1
     )
-    # The first to configure a process decides how many devices it sees.
     runtime.configure(_problem(options, several), several)
+    # A trainer of one device would have the process see no other, were they not here by now.
+    jax.devices()
     variants = [Variant(name, options, several) for name in options.variants]
     draw = random.Random(0)
     for _ in range(options.windows):
@@ -81,11 +80,8 @@ class Variant:
         mode, _, told = name.removeprefix("1:").partition("@")
         more = dict(part.split("=", 1) for part in told.split(",")) if told else {}
         execution = replace(several, world_size=1, jax_one_process=False) if alone else several
-        ranks = None
-        if alone:
-            ranks = Ranks(0, 1, 0, jax.sharding.Mesh(np.array(jax.devices()[:1]), ("data",)))
         started = time.perf_counter()
-        self.trainer = Trainer(_problem(options, execution), execution, mode, ranks=ranks)
+        self.trainer = Trainer(_problem(options, execution), execution, mode)
         if self.trainer.steps_per_launch > 1:
             raise RuleError("A window has one step a launch.", mode, "leave kN out of the mode")
         self.rows: list[Batch] = [self.trainer.feed.rows(number) for number in range(BATCHES)]
