@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from spec import record
+from spec.data.digest import add_digests
 from tests.parity.conftest import ROOT, command, environ
 
 EXAMPLES = ROOT / "examples"
@@ -122,3 +124,13 @@ def test_two_devices_take_shares_of_the_same_rows(tmp_path: Path) -> None:
     ]
     # Two halves of a float32 sum round otherwise than the whole; another row would move it by far more.
     assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+    for side in ("torch", "jax"):
+        assert rows_of_steps(tmp_path, 1, side) == rows_of_steps(tmp_path, 2, side)
+
+
+def rows_of_steps(folder: Path, number: int, side: str) -> list[str]:
+    """The digest of the rows of all ranks, step by step."""
+    (taken,) = folder.glob(f"runs/{number:04d}_*/passes/*_{side}_run")
+    ranks = [list(record.read_lines(file)) for file in taken.glob("steps.rank*.jsonl")]
+    assert len(ranks) == number
+    return [add_digests(line["batch_digest"] for line in lines) for lines in zip(*ranks, strict=True)]
